@@ -193,10 +193,7 @@ class Estimator:
         return {}
 
     def _collect_indexes(self) -> dict[str, Any]:
-        """Return the objects of ``indexes`` by name.
-
-        Raises NotFittedError, or ConfigurationError if the model is fitted and an index is not set.
-        """
+        """Return the objects of ``indexes`` by name. Raises NotFittedError, and ConfigurationError if fit set none."""
         found = {name: getattr(self, f"_{name}", None) for name in self.indexes}
         unset = [name for name, index in found.items() if index is None]
         if unset and self.learned is not None:
@@ -296,11 +293,8 @@ class Estimator:
             if isinstance(config.get("settings"), Mapping):
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
             arrays, precision = restore(artifact.arrays)
-            if nested:
-                rebuild: Any = cls.from_arrays
-                model: Self = rebuild(config, arrays, nested=nested)
-            else:
-                model = cls.from_arrays(config, arrays)
+            keywords: dict[str, Any] = {"nested": nested} if nested else {}
+            model = cls.from_arrays(config, arrays, **keywords)
         except NotFittedError as error:
             raise ConfigurationError(
                 f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"
@@ -366,10 +360,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def resolve(artifact: Artifact) -> Any:
-    """Rebuild the model of an artifact, whose class is looked up in the registry.
-
-    Raises as `load`.
-    """
+    """Rebuild the model of an artifact, whose class is looked up in the registry. Raises as `load`."""
     if artifact.kind not in MODEL_KINDS:
         raise ArtifactError(
             f"it is of the kind {artifact.kind!r}; models are {', '.join(MODEL_KINDS)}"

@@ -4,9 +4,8 @@ A model declares its options as fields of a frozen dataclass and takes them in i
 
     @dataclass(frozen=True, kw_only=True)
     class HMMSettings(Settings):
-        states: int = option(64, "number of hidden states", at_least=1)
-        start: Literal["random", "classes"] = option("classes", "what fitting begins with")
-        advanced: Group[HMMAdvanced] = group(HMMAdvanced)
+        states: int = option(64, "number of hidden states", at_least=1) start: Literal["random", "classes"] =
+        option("classes", "what fitting begins with") advanced: Group[HMMAdvanced] = group(HMMAdvanced)
 
     class HMM(Estimator):
         @configured_by(HMMSettings)

@@ -30,11 +30,10 @@ _SEGMENTERS: Final = {
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     """Return the tokenizer of a name, or the callable itself.
 
-    ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
-    ``"ascii_whitespace"``: as KenLM splits: a no-break space (U+00A0) or an ideographic one (U+3000) belongs to a word.
-    ``"words"``: one regular expression close to UD English, see `split_words`.
-    ``"spacy:LANG"``: the tokenizer of spaCy's language, whitespace tokens dropped; Chinese is segmented by jieba.
-    Any callable from a line to a list of tokens passes through.
+    ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace. ``"ascii_whitespace"``: as KenLM splits: a
+    no-break space (U+00A0) or an ideographic one (U+3000) belongs to a word. ``"words"``: one regular expression close
+    to UD English, see `split_words`. ``"spacy:LANG"``: the tokenizer of spaCy's language, whitespace tokens dropped;
+    Chinese is segmented by jieba. Any callable from a line to a list of tokens passes through.
 
     Raises CorpusError for an unknown name, an unknown language, the name of a pipeline's custom tokenizer, or if spaCy
     is missing.

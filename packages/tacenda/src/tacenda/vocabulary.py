@@ -1,10 +1,10 @@
-"""The types of a corpus: words, their counts, and how any string finds its id.
+"""`Vocabulary`: the types of a text, their counts, and the id of any string.
 
-A string is normalized; then it has the id of its type, or else of its class, or else of ``<unk>``. Ids run from
-the most frequent type to the rarest; ties go by code point. Two types are always there: the boundary ``</s>``, whose
-count is the number of sentences, and ``<unk>``, which stands for every word that is not a type. With
-``oov="learned"`` such words go to the class of their shape and suffix first, if it is a type: those are that tell most
-in this text (see `tacenda.learned_classes`). With ``oov="classes"`` the suffixes are English (see
+A string is normalized and has the id of its type, else of its class, else of ``<unk>``. Ids are in the order of
+frequency, the most frequent type first; ties are in the order of code points. Two types always exist: the boundary
+``</s>``, whose count is the number of sentences, and ``<unk>``, which represents every word that is not a type. With
+``oov="learned"``, such a word has the id of a class of its shape and suffix if the class is a type; those are that are
+most informative in this text (see `tacenda.learned_classes`). With ``oov="classes"``, the suffixes are English (see
 `tacenda.word_classes`).
 """
 
@@ -36,17 +36,17 @@ UNKNOWN: Final = "<unk>"
 Oov = Literal["single", "classes", "learned"]
 
 _DIGITS: Final = re.compile(r"\d+")
-# what an earlier normalization left behind must survive the next one, lower-casing included
+# the NUM of an earlier normalization must not be lower-cased by the next one
 _NUMBER_WORD: Final = re.compile(r"((?<![A-Z])(?:NUM)+(?![A-Z]))")
-_CACHE_LIMIT: Final = 100_000  # spellings; some 10 MB of Python objects
+_CACHED_SPELLINGS: Final = 100_000  # some 10 MB of Python objects
 
 
-# ---- how any string finds its id ----
+# ---- the id of any string ----
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """A change of every word before it is looked up; none, unless asked for."""
+    """A change of every word before it is looked up; by default none."""
 
     digits: bool = False
     """Every run of decimal digits becomes ``NUM``: ``1990s`` is ``NUMs``, ``3.5`` is ``NUM.NUM``."""
@@ -75,14 +75,14 @@ def _is_reserved(word: str, oov: Oov) -> bool:
 
 
 def not_a_string(token: object) -> CorpusError:
-    """Return the error for a token that is no string."""
+    """Return the error for a token that is not a string."""
     return CorpusError(
         f"a token is a {type(token).__name__} ({token!r:.40}), not a string; tokens must be strings"
     )
 
 
 def token_list(tokens: Iterable[str]) -> list[str]:
-    """Return the tokens of a sentence as a list. Raises CorpusError for one string, which would fall into letters."""
+    """Return the tokens of a sentence as a list. Raises CorpusError for a string, whose elements would be letters."""
     if isinstance(tokens, str):
         raise CorpusError(
             f"a sentence is one string ({tokens!r:.40}); give a list of tokens: text.split()"
@@ -91,28 +91,28 @@ def token_list(tokens: Iterable[str]) -> list[str]:
 
 
 class _Lookup(dict[str, int]):
-    """A dictionary from strings to ids in which every string is found: ``lookup[word]`` never fails.
+    """A dictionary from all strings to ids: ``lookup[word]`` never fails.
 
-    It holds the words themselves. Strings that needed work are remembered too, up to a limit, so that a second look
-    costs one dictionary access.
+    It holds the words, and caches the ids of other strings up to a limit, so that a second lookup is one dictionary
+    access. The attributes are set after it is made.
     """
 
-    words: tuple[str, ...]  # set where it is made, as the next two are
+    words: tuple[str, ...]
     normalization: Normalization
     oov: Oov
 
     def __missing__(self, word: str) -> int:
-        found = self.find(word)
-        if len(self) < len(self.words) + _CACHE_LIMIT:
-            self[word] = found
-        return found
+        word_id = self.find(word)
+        if len(self) < len(self.words) + _CACHED_SPELLINGS:
+            self[word] = word_id
+        return word_id
 
     def find(self, word: str) -> int:
-        """Return the id of any string without remembering it. Raises CorpusError for what is no string."""
+        """Return the id of any string without caching it. Raises CorpusError for what is no string."""
         if not isinstance(word, str):
             raise not_a_string(word)
-        found = self.own(word)
-        return self[self.class_of(word)] if found is None else found
+        word_id = self.own(word)
+        return self[self.class_of(word)] if word_id is None else word_id
 
     def class_of(self, word: str) -> str:
         """Return the finest class of a word that is a type, or ``<unk>``."""
@@ -120,7 +120,7 @@ class _Lookup(dict[str, int]):
             return UNKNOWN
         if not _is_reserved(word, self.oov):
             word = _with_digits(self.normalization(word), self.normalization)
-        # in the word ``NUM`` is the digits it was; the finest class comes first
+        # the finest class comes first
         if self.oov == "learned":
             names = learned_names(word)
         else:
@@ -129,24 +129,25 @@ class _Lookup(dict[str, int]):
 
     def own(self, word: str) -> int | None:
         """Return the id of the word's own type, or None if it has none."""
-        found = self.get(word)
-        # the dictionary also remembers words without a type, under the id of what stands for them
-        if found is not None and self.words[found] == word:
-            return found
-        if _is_reserved(word, self.oov) or (normalized := self.normalization(word)) == word:
+        # strings without a type of their own are cached too, with the id of their class
+        word_id = self.get(word)
+        if word_id is not None and self.words[word_id] == word:
+            return word_id
+        normalized = word if _is_reserved(word, self.oov) else self.normalization(word)
+        if normalized == word:
             return None
-        found = self.get(normalized)
-        return found if found is not None and self.words[found] == normalized else None
+        word_id = self.get(normalized)
+        return word_id if word_id is not None and self.words[word_id] == normalized else None
 
 
 # ---- lists of strings as two arrays ----
 
 
 def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return words as UTF-8 text, uint8 (bytes,), and the offsets that cut it, int64 (words + 1,).
+    """Return words as UTF-8 text, uint8 (bytes,), and their offsets in it, int64 (words + 1,).
 
-    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded as Python's "surrogatepass" has
-    them, so that any string survives.
+    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded with Python's "surrogatepass", so
+    any string can be packed.
     """
     encoded = [word.encode("utf-8", "surrogatepass") for word in words]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
@@ -155,9 +156,9 @@ def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int6
 
 
 def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str) -> list[str]:
-    """Return the words that `pack_words` packed, of offsets that `tacenda.offsets.check_offsets` let pass.
+    """Return the words that `pack_words` packed; `tacenda.offsets.check_offsets` has checked the offsets.
 
-    Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, where they hold no text.
+    Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, if they are not valid UTF-8.
     """
     try:
         whole = text.tobytes().decode("utf-8", "surrogatepass")
@@ -165,7 +166,7 @@ def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str)
         raise ArtifactError(
             f"{name}.text is not UTF-8 ({error.reason}); the model is damaged"
         ) from error
-    # decoded once and cut, which is faster than word by word: the places in characters, of which the first byte tells
+    # the whole text is decoded and then cut at offsets in characters, which is faster than decoding word by word
     is_first = np.append((text & 0xC0) != 0x80, True)
     if not is_first[offsets].all():
         raise ArtifactError(f"{name}.offsets cut a character in two; the model is damaged")
@@ -210,10 +211,12 @@ class Vocabulary:
     counts: NDArray[np.int64]
     normalization: Normalization
     oov: Oov
-    #: How often words of several tokens were written in the text it was built from, such as *don't*, those at least
-    #: that occur twice; None where they were not counted. Not saved with the words: a language model saves it.
+    #: Counts of words of several tokens, such as *don't*, that occur twice or more in the text of the vocabulary; None if
+    #: they were not counted. They are not saved with the words: a language model saves them.
     split_words: Mapping[str, int] | None = None
-    _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = None  # words not unpacked yet
+    _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = (
+        None  # words that are not unpacked yet
+    )
 
     def __init__(
         self,
@@ -235,7 +238,7 @@ class Vocabulary:
         self.counts = array.astype(np.int64)
         self.counts.flags.writeable = False
         if (self.counts < 0).any():
-            raise CorpusError("a vocabulary was given a negative count; counts say how often")
+            raise CorpusError("a vocabulary was given a negative count; give counts of at least 0")
         if oov not in get_args(Oov):
             raise CorpusError(
                 f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
@@ -248,24 +251,24 @@ class Vocabulary:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The types in the order of their ids. Raises ArtifactError if the types of a saved model are damaged."""
-        assert self._packed is not None  # the constructor sets the words
+        assert self._packed is not None  # otherwise the constructor has set the words
         return tuple(unpack_words(*self._packed, "vocabulary"))
 
     @cached_property
     def _ids(self) -> _Lookup:
-        """The ids of the words, each of which there must be once, and the special types among them."""
-        found = _Lookup(zip(self.words, range(len(self.words)), strict=True))
-        found.words, found.normalization, found.oov = self.words, self.normalization, self.oov
+        """The ids of the words. Raises CorpusError (ArtifactError for a saved model) if words repeat or are missing."""
+        ids = _Lookup(zip(self.words, range(len(self.words)), strict=True))
+        ids.words, ids.normalization, ids.oov = self.words, self.normalization, self.oov
         fault = None
-        if len(found) != len(self.words):
+        if len(ids) != len(self.words):
             fault = "the same word twice; every word has one id"
-        elif not found.keys() >= {BOUNDARY, UNKNOWN}:
-            special = UNKNOWN if BOUNDARY in found else BOUNDARY
+        elif not ids.keys() >= {BOUNDARY, UNKNOWN}:
+            special = UNKNOWN if BOUNDARY in ids else BOUNDARY
             fault = f"no {special}; build one with Vocabulary.from_counts"
         if fault:
             error = CorpusError(f"a vocabulary was given {fault}")
             raise _damage_error(error) if self._packed else error
-        return found
+        return ids
 
     @classmethod
     def from_counts(
@@ -308,7 +311,7 @@ class Vocabulary:
             if limit is not None and limit < 1:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1")
         normalization = normalization or Normalization()
-        # a reserved name keeps its spelling; what becomes one by normalization means it too
+        # reserved names are not normalized; a word whose normalized form is reserved counts as the reserved name
         spelled = list(counts)
         if normalization != Normalization():
             spelled = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
@@ -323,9 +326,9 @@ class Vocabulary:
         for word in proper.keys() - kept.keys():
             unknown[_with_digits(word, normalization)] += proper[word]
         if oov == "learned":
-            apart = {name: special.pop(name, 0) for name in (BOUNDARY, UNKNOWN)}
+            marks = {name: special.pop(name, 0) for name in (BOUNDARY, UNKNOWN)}
             special = Counter(_count_learned(unknown + special, min_class_count))
-            special.update(apart)
+            special.update(marks)
         else:
             for word, count in unknown.items():
                 special[word_class(word) if oov == "classes" else UNKNOWN] += count
@@ -340,7 +343,7 @@ class Vocabulary:
     def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
         """Build a vocabulary from a list of words, in the same order, followed by ``</s>`` and ``<unk>``.
 
-        Existing words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero.
+        Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero.
         """
         normalization = normalization or Normalization()
         special = (BOUNDARY, UNKNOWN)
@@ -363,12 +366,13 @@ class Vocabulary:
         """
         if isinstance(tokens, str) or not isinstance(tokens, Sized):
             tokens = token_list(tokens)
-        ids, found = self._ids, map(self._ids.__getitem__, tokens)
+        ids = self._ids
+        encoded: Iterable[int] = map(ids.__getitem__, tokens)
         if not remember:
-            # what is in the dictionary needs no search, be it a word or a spelling that was remembered
-            found = (ids[each] if each in ids else ids.find(each) for each in tokens)  # type: ignore[assignment]
+            # words and cached spellings are found without a search
+            encoded = (ids[token] if token in ids else ids.find(token) for token in tokens)
         try:
-            return np.fromiter(found, dtype=np.int32, count=len(tokens))
+            return np.fromiter(encoded, dtype=np.int32, count=len(tokens))
         except TypeError as error:  # a list or dictionary where a token should be
             raise CorpusError(
                 f"a token is not a string ({error}); tokens must be strings"
@@ -380,10 +384,10 @@ class Vocabulary:
         Raises CorpusError for an id that is not in 0 .. len(self) - 1.
         """
         listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-        strange = next((i for i in listed if not 0 <= i < len(self)), None)
-        if strange is not None:
+        unknown = next((i for i in listed if not 0 <= i < len(self)), None)
+        if unknown is not None:
             raise CorpusError(
-                f"there is no id {strange} in a vocabulary of {len(self)} types; "
+                f"there is no id {unknown} in a vocabulary of {len(self)} types; "
                 "decode with the vocabulary that encoded the text"
             )
         words = self.words
@@ -393,7 +397,7 @@ class Vocabulary:
         return len(self.counts)
 
     def class_of(self, word: str) -> str:
-        """Return the type that stands for a word if it has none of its own: its finest class, or ``<unk>``."""
+        """Return the type that represents a word without a type of its own: its finest class, or ``<unk>``."""
         return self._ids.class_of(word)
 
     def is_reserved(self, word: str) -> bool:
@@ -426,13 +430,13 @@ class Vocabulary:
 
     @cached_property
     def oov_ids(self) -> NDArray[np.int32]:
-        """The ids that stand for words without a type, ``<unk>`` and classes; int32, ascending."""
+        """The ids of ``<unk>`` and the classes, which represent words without a type; int32, ascending."""
         names = (i for i, word in enumerate(self.words) if _is_reserved(word, self.oov))
         return np.array([i for i in names if i != self.boundary_id], dtype=np.int32)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hex) of the words in order and of how strings are looked up, not of counts."""
+        """sha256 (hex) of the words in order and of the rules by which strings are looked up, but not of counts."""
         digest = hashlib.sha256(repr((self.normalization, self.oov)).encode())
         for array in self.packed():
             digest.update(array.tobytes())
@@ -469,7 +473,7 @@ class Vocabulary:
         return _Saved(*self.packed(), self.counts).to_arrays("vocabulary.")
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the rest as JSON: digits, lowercase, oov."""
+        """Return the rules by which strings are looked up as JSON: digits, lowercase, oov."""
         return {
             "digits": self.normalization.digits,
             "lowercase": self.normalization.lowercase,
@@ -491,7 +495,8 @@ class Vocabulary:
         """
         saved = _Saved.from_arrays(arrays, "vocabulary.")
         text, offsets = saved.text.view(), saved.offsets.view()
-        for array in (text, offsets):  # they stay with the vocabulary, which never changes
+        # the vocabulary keeps them and never changes
+        for array in (text, offsets):
             array.flags.writeable = False
         digits, lowercase = config.get("digits"), config.get("lowercase")
         if not isinstance(digits, bool) or not isinstance(lowercase, bool):
@@ -501,14 +506,14 @@ class Vocabulary:
             )
         try:
             normalization = Normalization(digits, lowercase)
-            found = cls(
+            vocabulary = cls(
                 _Saved(text, offsets, saved.counts), saved.counts, normalization, config["oov"]
             )
         except (CorpusError, KeyError) as error:
             raise _damage_error(error) from error
         if at_once:
-            _ = found._ids
-        return found
+            _ = vocabulary._ids
+        return vocabulary
 
     def __reduce__(self) -> tuple[Any, ...]:
         words = None if self.split_words is None else dict(self.split_words)
@@ -530,7 +535,7 @@ def rank(
 ) -> list[tuple[str, int]]:
     """Return the most frequent strings with their counts; ties in the order of code points."""
     if n is not None and n < len(counts):
-        # sorting a million words that are not kept would take longer than all the rest
+        # sorting a million words that are not kept would take longer than everything else
         min_count = max(min_count, sorted(counts.values(), reverse=True)[n - 1])
     ranked = sorted((item for item in counts.items() if item[1] >= min_count), key=itemgetter(0))
     ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
@@ -538,16 +543,16 @@ def rank(
 
 
 def _count_learned(unknown: Mapping[str, int], min_class_count: int) -> dict[str, int]:
-    """Return every suffix and shape that is frequent enough, with the count of the words that have no finer one."""
-    whole: Counter[str] = Counter()
+    """Return the classes with at least ``min_class_count`` words, each with the count of those in no finer class."""
+    totals: Counter[str] = Counter()
     for word, count in unknown.items():
         for name in learned_names(word):
-            whole[name] += count
-    found = {name: 0 for name, count in whole.items() if count >= min_class_count}
-    found[UNKNOWN] = 0
+            totals[name] += count
+    counts = {name: 0 for name, count in totals.items() if count >= min_class_count}
+    counts[UNKNOWN] = 0
     for word, count in unknown.items():
-        found[next((name for name in learned_names(word) if name in found), UNKNOWN)] += count
-    return found
+        counts[next((name for name in learned_names(word) if name in counts), UNKNOWN)] += count
+    return counts
 
 
 def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
@@ -560,7 +565,7 @@ def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
             kept[name] = count
         else:
             coarse[above or name] += count
-    # a coarse class has received all that was merged into it before it is judged
+    # by now each coarse class has the counts of all classes that were merged into it
     for name, count in coarse.items():
         kept[name if count >= min_class_count else UNKNOWN] += count
     return kept

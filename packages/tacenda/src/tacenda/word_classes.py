@@ -1,11 +1,10 @@
 """Shape and suffix classes for words outside the vocabulary.
 
-A word that is too rare to be a type still shows what it is: ``Grzegorzewski`` is a
-name, ``deglazing`` a participle, ``€3.2bn`` an amount. ``word_class`` puts every string into one
-of about a hundred classes, written ``<oov:SHAPE>`` or ``<oov:SHAPE:suffix>``; ``coarser_class``
-gives the class to fall back on where the finer one was too rare to be kept. These suffixes are English;
-shapes are not tied to a language. `learned_names` has any suffix of a word: `tacenda.learned_classes` chooses those
-of a text.
+A word that is too rare to be a type still shows what it is: ``Grzegorzewski`` is a name, ``deglazing`` a participle,
+``€3.2bn`` an amount. ``word_class`` puts every string into one of about a hundred classes, written ``<oov:SHAPE>`` or
+``<oov:SHAPE:suffix>``; ``coarser_class`` gives the class to fall back on where the finer one was too rare to be kept.
+These suffixes are English; shapes are not tied to a language. `learned_names` has any suffix of a word:
+`tacenda.learned_classes` chooses those of a text.
 """
 
 import re

@@ -38,7 +38,7 @@ def refuse_tokenizing(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the text was tokenized again")
 
-    monkeypatch.setattr("tacenda.corpus.word_ids.code", refuse)
+    monkeypatch.setattr("tacenda.corpus.word_ids.encode_block", refuse)
 
 
 def test_an_opened_corpus_is_the_one_that_was_built(text, folder):

@@ -156,7 +156,7 @@ def test_membership_does_not_change_by_looking_up():
 
 
 def test_remembered_spellings_are_bounded(monkeypatch):
-    monkeypatch.setattr("tacenda.vocabulary._CACHE_LIMIT", 10)
+    monkeypatch.setattr("tacenda.vocabulary._CACHED_SPELLINGS", 10)
     v = vocabulary()
     v.encode([f"w{i}" for i in range(1000)])
     assert len(v._ids) == len(v) + 10

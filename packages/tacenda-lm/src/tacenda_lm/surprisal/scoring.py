@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_a
 
 import numpy as np
 
-from tacenda.corpus.doubts import doubt_lines, find_columns, look_at
+from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
 from tacenda.corpus.lines import sentence_without_marks, text_blocks, texts_of
 from tacenda.errors import ConfigurationError, CorpusError, warn
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -183,7 +183,7 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
             yield _Text(name, words, text.others, unsplit)
             continue
         first: list[str] = []
-        blocks = look_at(text_blocks(text, how.encoding, how.errors), first)
+        blocks = collect_first_lines(text_blocks(text, how.encoding, how.errors), first)
         blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given

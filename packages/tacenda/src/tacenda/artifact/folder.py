@@ -184,12 +184,10 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
 def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
     """Read and check the artifact in the folder ``path``; its plugin is not needed.
 
-    A bare name, where no such folder exists, means an installed model (`tacenda.artifact.by_name`).
-    The arrays are copies or mapped, so the folder may be replaced or removed afterwards. Of a mapped
-    file of more than a few megabytes a few numbers are read, unless ``whole`` asks to compare its bytes with their
-    hash.
-    Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
-    format.
+    A bare name, where no such folder exists, means an installed model (`tacenda.artifact.by_name`). The arrays are
+    copies or mapped, so the folder may be replaced or removed afterwards. Of a mapped file of more than a few megabytes
+    a few numbers are read, unless ``whole`` asks to compare its bytes with their hash. Raises `ArtifactError`, naming
+    the path, if anything is missing, damaged, altered or of a newer format.
     """
     folder = locate(path)
     attempts = 20

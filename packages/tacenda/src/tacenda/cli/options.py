@@ -320,8 +320,7 @@ def check_file(file: Path, force: bool) -> None:
 def check_output(folder: Path, force: bool = False) -> None:
     """Find out before the work what would make saving a model in ``folder`` fail after it.
 
-    An existing model is replaced only with ``force``; leftovers of a killed save do not matter. Raises
-    ArtifactError.
+    An existing model is replaced only with ``force``; leftovers of a killed save do not matter. Raises ArtifactError.
     """
     from tacenda.artifact.folder import MANIFEST, is_part
 

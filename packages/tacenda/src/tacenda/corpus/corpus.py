@@ -1,8 +1,8 @@
 """`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped.
 
-A corpus in a folder is ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it. The manifest is written
-last, as `tacenda.store` does it: a build that is killed leaves the corpus that was there before, and a sub-folder that
-nothing names and the next build removes.
+A corpus in a folder consists of ``.npy`` arrays in a sub-folder and the manifest ``corpus.json``, which names the
+sub-folder and is written last. A killed build therefore leaves the previous corpus intact, and a sub-folder that the
+next build removes.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacenda import store
 from tacenda.corpus import word_ids
-from tacenda.corpus.doubts import look_at
+from tacenda.corpus.doubts import collect_first_lines
 from tacenda.corpus.lines import (
     START,
     Lines,
@@ -53,7 +53,7 @@ _FORMAT: Final = "tacenda-corpus"
 _VERSION: Final = 1
 _PREFIX: Final = "build-"  # of the sub-folders
 _SPLIT_WORDS: Final = "split_words.json"
-_BUILD_VERSION = 1  # raise it when the same sources and settings come to give another corpus
+_BUILD_VERSION = 1  # raise it when the code makes another corpus of the same sources and settings
 
 Folder = str | os.PathLike[str]
 Ids = NDArray[np.int32]
@@ -175,31 +175,31 @@ class Corpus:
         """
         check_marks(marks)
         if processes < 1:
-            raise _too_small("processes", processes)
-        chosen = Selection(**selection)
+            raise _too_small_error("processes", processes)
+        choices = Selection(**selection)
         get_tokenizer(tokenizer)
         paths = text_files(text)
         types = Types()
-        read = (encoding, errors, marks)
-        first: list[str] = []
-        blocks = look_at(text_blocks(text, *read, text_field), first)
-        split = SplitWordCounter(tokenizer, types) if count_words else None
-        if split is not None:
-            blocks = split.count_while_reading(blocks)
-        coded = word_ids.code_lines(blocks, tokenizer, types, processes)
+        reading = (encoding, errors, marks)
+        first_lines: list[str] = []
+        blocks = collect_first_lines(text_blocks(text, *reading, text_field), first_lines)
+        counter = SplitWordCounter(tokenizer, types) if count_words else None
+        if counter is not None:
+            blocks = counter.count_while_reading(blocks)
+        coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {
             "sources": [path.name for path in paths or ()],
             "tokenizer": name,
-            **chosen.cutoff,
+            **choices.cutoff,
         }
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
-            more = {"fields": fields if any(fields) else None, "count_words": count_words}
-            version = fingerprint_tokenizer(tokenizer)
-            fingerprint = _fingerprint(chosen, cache_key, read, paths, version, **more)
-        return cls._build(coded, types, chosen, origin, cache, fingerprint, first, split)
+            options = {"fields": fields if any(fields) else None, "count_words": count_words}
+            rules = fingerprint_tokenizer(tokenizer)
+            fingerprint = _fingerprint(choices, cache_key, reading, paths, rules, **options)
+        return cls._build(coded, types, choices, origin, cache, fingerprint, first_lines, counter)
 
     @classmethod
     def from_sentences(
@@ -213,16 +213,15 @@ class Corpus:
     ) -> Self:
         """Build a corpus from tokenized sentences, which are read once; empty sentences are skipped.
 
-        Tokens are any strings, even with spaces or line ends inside. Options and errors are the same as in
-        `from_text`.
+        Tokens are any strings, even with spaces or line ends inside. Options and errors are the same as in `from_text`.
         """
         check_marks(marks)
-        chosen, types = Selection(**selection), Types()
-        coded = word_ids.code_sentences(sentences, types, marks)
-        origin: dict[str, Any] = {"sources": [], "tokenizer": None, **chosen.cutoff}
+        choices, types = Selection(**selection), Types()
+        coded = word_ids.encode_sentences(sentences, types, marks)
+        origin: dict[str, Any] = {"sources": [], "tokenizer": None, **choices.cutoff}
         reading = ("", "", marks)
-        fingerprint = None if cache is None else _fingerprint(chosen, cache_key, reading)
-        return cls._build(coded, types, chosen, origin, cache, fingerprint)
+        fingerprint = None if cache is None else _fingerprint(choices, cache_key, reading)
+        return cls._build(coded, types, choices, origin, cache, fingerprint)
 
     @classmethod
     def _build(
@@ -233,13 +232,13 @@ class Corpus:
         origin: dict[str, Any],
         cache: Folder | None,
         fingerprint: str | None,
-        first: Sequence[str] = (),
-        split: SplitWordCounter | None = None,
+        first_lines: Sequence[str] = (),
+        counter: SplitWordCounter | None = None,
     ) -> Self:
-        """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
+        """Build a corpus, or open the one in the cache if it has the same fingerprint."""
         folder = None if cache is None else store.path_of(cache, CorpusError)
         if folder is not None and (folder / _MANIFEST).exists():
-            # refuses what is foreign, unreadable or of a later version: a release must not overwrite that
+            # raises for foreign, unreadable and later manifests, so that their folders are not overwritten
             manifest = _read_manifest(folder)
             if fingerprint is not None and fingerprint == manifest.fingerprint:
                 try:
@@ -249,16 +248,16 @@ class Corpus:
                     return found
                 except CorpusError as error:
                     warn(f"{error}: building it again now")
-        what = ", ".join(origin["sources"]) or "the text"
+        description = ", ".join(origin["sources"]) or "the text"
         with nullcontext() if folder is None else _new_data(folder) as data:
-            ids, offsets, vocabulary, n_unknown = word_ids.assemble(
-                coded, types, data, selection, what, origin["tokenizer"], first
+            text = word_ids.assemble(
+                coded, types, data, selection, description, origin["tokenizer"], first_lines
             )
-            if split is not None and selection.vocabulary is None:
-                vocabulary.split_words = split.counts(vocabulary.normalization)
-            if n_unknown:
-                origin["written_unknown"] = n_unknown
-            corpus = cls(ids, offsets, vocabulary, origin)
+            if counter is not None and selection.vocabulary is None:
+                text.vocabulary.split_words = counter.counts(text.vocabulary.normalization)
+            if text.n_unknown:
+                origin["written_unknown"] = text.n_unknown
+            corpus = cls(text.ids, text.offsets, text.vocabulary, origin)
             if data is not None:
                 corpus._commit(data, fingerprint)
         return corpus
@@ -271,7 +270,7 @@ class Corpus:
 
     @classmethod
     def _open(cls, folder: Path, manifest: "_Manifest") -> Self:
-        """Open the corpus that a manifest describes; a later one in the folder may be of another text."""
+        """Open the corpus that a manifest describes, which may have been replaced in the folder since."""
         sizes: dict[str, tuple[type[np.generic], int]] = {
             "ids": (np.int32, manifest.n_tokens),
             "offsets": (np.int64, manifest.n_sentences + 1),
@@ -374,11 +373,11 @@ class Corpus:
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
         if n_tokens < 1:
-            raise _too_small("n_tokens", n_tokens)
+            raise _too_small_error("n_tokens", n_tokens)
         first = 0
         while first < self.n_sentences:
             limit = int(self.offsets[first]) + n_tokens
-            # the first offset beyond the limit; the one before it ends the block
+            # the offset before the first one beyond the limit ends the block
             beyond = bisect_left(self.offsets, limit + 1, first + 1, self.n_sentences + 1)
             last = max(beyond - 1, first + 1)
             bounds = np.asarray(self.offsets[first : last + 1])
@@ -389,18 +388,18 @@ class Corpus:
     def stream(
         self, n_tokens: int = 1 << 20, *, backwards: bool = False
     ) -> Iterator[NDArray[np.int32]]:
-        """Yield the text as one stream, the boundary's id before every sentence, ``n_tokens`` ids at a time.
+        """Yield the text as one stream, with the boundary's id before every sentence, ``n_tokens`` ids at a time.
 
-        The stream is a circle: the boundary before the first sentence also follows the last. The arrays are int32,
-        one of them may be shorter; together they have tokens + sentences ids. ``backwards`` begins with the last id
-        and ends with the first.
+        The stream is circular: the boundary before the first sentence also follows the last. The arrays are int32, and
+        the last of the stream may be shorter; together they have tokens + sentences ids. ``backwards`` yields the
+        reversed stream.
         """
         if n_tokens < 1:
-            raise _too_small("n_tokens", n_tokens)
+            raise _too_small_error("n_tokens", n_tokens)
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:
-            # sentence i has i boundaries before its own, which stands at offsets[i] + i of the stream
+            # i boundaries precede that of sentence i, whose position in the stream is therefore offsets[i] + i
             return bisect_left(range(n), position, key=lambda i: int(offsets[i]) + i)
 
         begins = range(0, self.n_tokens + n, n_tokens)
@@ -418,7 +417,7 @@ class Corpus:
     def head(self, n_sentences: int) -> Self:
         """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
         if n_sentences < 1:
-            raise _too_small("n_sentences", n_sentences)
+            raise _too_small_error("n_sentences", n_sentences)
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
@@ -456,7 +455,7 @@ class Corpus:
         return type(self)(ids.finish(), offsets.finish(), self.vocabulary, origin)
 
     def _origin_of_a_part(self) -> dict[str, Any]:
-        """Return the origin without the written unknown words, which in a part nobody can tell from rare ones."""
+        """Return the origin without the number of written ``<unk>``, which is unknown for a part of the text."""
         return {name: fact for name, fact in self.origin.items() if name != "written_unknown"}
 
     @cached_property
@@ -495,7 +494,7 @@ class Corpus:
         )
 
 
-def _too_small(name: str, value: int) -> CorpusError:
+def _too_small_error(name: str, value: int) -> CorpusError:
     return CorpusError(f"{name} is {value}; it must be at least 1")
 
 
@@ -551,7 +550,7 @@ def _read_manifest(folder: Path) -> _Manifest:
                 f"{path} is damaged at {name!r}; remove {folder} and build the corpus again"
             )
     manifest = _Manifest(**{name: entries[name] for name in hints})
-    # the name of a sub-folder and nothing else: no way out of the corpus's own folder
+    # only a plain name: a path could lead out of the corpus's folder
     if not manifest.data.startswith(_PREFIX) or set(manifest.data) & set("/\\:\0"):
         raise CorpusError(
             f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
@@ -561,19 +560,19 @@ def _read_manifest(folder: Path) -> _Manifest:
 
 @contextmanager
 def _new_data(folder: Path) -> Iterator[Path]:
-    """Yield a new sub-folder for the arrays of a corpus, which stays if a manifest that names it is written.
+    """Yield a new sub-folder for the arrays of a corpus; it is removed at the end unless the manifest names it.
 
-    Raises CorpusError if the folder is a file, or holds something that is not ours.
+    Raises CorpusError if the folder is a file or holds files other than those of a corpus.
     """
     if folder.exists() and not folder.is_dir():
         raise CorpusError(f"the cache {folder} is a file; give a folder")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in folder.iterdir())
-    strange = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
-    if strange:
+    foreign = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
+    if foreign:
         raise CorpusError(
-            f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
+            f"the cache folder {folder} holds other files, such as {foreign[0]!r}; "
             "give a new or empty folder"
         )
     try:
@@ -588,7 +587,7 @@ def _new_data(folder: Path) -> Iterator[Path]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what the manifest does not name, but for the folders of builds that are still running."""
+    """Remove the sub-folders that the manifest does not name, except those of builds that are still running."""
     keep = {_MANIFEST}
     with suppress(CorpusError):
         keep.add(_read_manifest(folder).data)
@@ -601,13 +600,13 @@ def _fingerprint(
     reading: tuple[str, str, Marks],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
-    **more: object,
+    **options: object,
 ) -> str | None:
-    """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
+    """Return a sha256 (hex) of sources and settings, which is equal only if the corpora are.
 
-    Files count by absolute path, size and times of change; ``reading`` is encoding, errors and marks, and ``more``
-    settings that are empty or False by default. None is returned where the source is an iterable (``paths`` is None)
-    or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's ``cache_key`` stands for them.
+    Files are identified by absolute path, size and times of change. ``reading`` is encoding, errors and marks;
+    ``options`` are settings that are empty or False by default. The result is None for an iterable (``paths`` is None)
+    and a callable tokenizer (``tokenizer``, its fingerprint, is None), unless the user gives a ``cache_key`` for them.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None
@@ -615,16 +614,18 @@ def _fingerprint(
     if paths is not None:
         states = [(path.resolve(), path.stat()) for path in paths]
         files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
-    chosen = dict(vars(selection))
-    vocabulary = chosen.pop("vocabulary")
+    choices = dict(vars(selection))
+    vocabulary = choices.pop("vocabulary")
     facts = {
         "build": _BUILD_VERSION,
         "classes": CLASSES,
         "files": files,
         "tokenizer": tokenizer,
-        "selection": chosen,
+        "selection": choices,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
         "reading": reading[: 2 if reading[2] == "keep" else 3],
         "key": cache_key,
-    } | {name: value for name, value in more.items() if value}  # as before there were such settings
+    }
+    # defaults are left out, so that corpora that were cached before an option existed keep their fingerprint
+    facts |= {name: value for name, value in options.items() if value}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

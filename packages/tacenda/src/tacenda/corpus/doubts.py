@@ -1,13 +1,13 @@
-"""Reasons to doubt that a text is what its reader takes it for: sentences, one a line, of words.
+"""Checks that a text looks like one sentence of words per line.
 
-A text of another kind can be read too: a model is fitted to the clauses of a Chinese text, or to the braces of JSON,
-and nothing fails. So the first lines and the counts of the strings are looked at, and there is one warning where they
-are unlike any text. The thresholds are far from all sound texts that were measured: 73 texts in seven languages
-(novels, news, Wikipedia, the web), running and tokenized, their beginnings and the whole, split by ``"whitespace"``
-and by ``"words"``.
+Any text can be read: a model can be fitted to the clauses of a Chinese text, or to the braces of JSON, and nothing
+fails. Therefore the first lines and the counts of the strings are examined, and a text that they do not fit causes one
+warning. The thresholds are far from all suitable texts that were measured: 73 texts in seven languages (novels, news,
+Wikipedia, the web), running and tokenized, their beginnings and the whole, split by ``"whitespace"`` and by
+``"words"``.
 
 =========================================  =====================  =============================  =========
-measure                                    sound texts            other kinds                    threshold
+measure                                    suitable texts         other kinds                    threshold
 =========================================  =====================  =============================  =========
 first lines with a tab                     none                   tables, CoNLL-U: 72% or more   half
 first lines that are JSON objects          none                   JSONL: all                     half
@@ -39,11 +39,11 @@ from typing import Final
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 
 FIRST_LINES: Final = 100
-"""How many lines, from the first that is not empty, are looked at."""
+"""How many lines, from the first that is not empty, are examined."""
 
-_LONGEST: Final = 10_000  # characters of such a line that are looked at
-_ENOUGH_LINES: Final = 10
-_ENOUGH_TOKENS: Final = 500
+_LINE_PREFIX: Final = 10_000  # characters of such a line that are examined
+_MIN_LINES: Final = 10  # fewer are not taken for a table
+_MIN_TOKENS: Final = 500  # fewer say too little of a text
 _SPLIT_AT_SPACES: Final = ("whitespace", ASCII_WHITESPACE)
 
 _MARKUP: Final = re.compile(r"<(!doctype|\?xml|html|head|body|doc|mediawiki|TEI)\b", re.IGNORECASE)
@@ -64,37 +64,38 @@ _WITHOUT_SPACES: Final = tuple(
 )
 
 
-def look_at(blocks: Iterable[list[str]], first: list[str]) -> Iterator[list[str]]:
-    """Yield blocks of lines, and put the first lines, from the first that is not empty, into ``first``."""
+def collect_first_lines(blocks: Iterable[list[str]], first_lines: list[str]) -> Iterator[list[str]]:
+    """Yield blocks of lines, and append the first `FIRST_LINES`, from the first that is not empty, to a list."""
     for block in blocks:
-        if len(first) < FIRST_LINES:
-            found = block if first else dropwhile(lambda line: not line.strip(), block)
-            first += [line[:_LONGEST] for line in islice(found, FIRST_LINES - len(first))]
+        if len(first_lines) < FIRST_LINES:
+            lines = block if first_lines else dropwhile(lambda line: not line.strip(), block)
+            missing = FIRST_LINES - len(first_lines)
+            first_lines += [line[:_LINE_PREFIX] for line in islice(lines, missing)]
         yield block
 
 
-def doubt_lines(first: Sequence[str]) -> str | None:
-    """Return a sentence that says why a text with these first lines is probably not running text, or None."""
-    lines = list(filter(str.strip, first))
+def doubt_lines(first_lines: Sequence[str]) -> str | None:
+    """Return a warning if a text with these first lines is probably not running text, and None otherwise."""
+    lines = list(filter(str.strip, first_lines))
     if not lines:
         return None
-    for beginning, what in _FORMATS.items():
+    for beginning, kind in _FORMATS.items():
         if lines[0].startswith(beginning):
-            return f"the text begins like {what}: save it as plain text"
+            return f"the text begins like {kind}: save it as plain text"
     if any("\0" in line for line in lines):
         return (
             "the text holds NUL characters, as UTF-16 does that is read as UTF-8: name its encoding, such as "
             'encoding="utf-16"'
         )
-    objects = (_parse(line) for line in lines if line.lstrip().startswith("{"))
+    objects = (_parse_json(line) for line in lines if line.lstrip().startswith("{"))
     records = [record for record in objects if isinstance(record, dict)]
     if 2 * len(records) >= len(lines):
         lengths = {name: len(text) for name, text in records[0].items() if isinstance(text, str)}
         longest = max(lengths, key=lengths.__getitem__, default="text")
         field = "text" if "text" in lengths else longest
         return (
-            f'the lines are JSON objects, and are read as text: text_field="{field}" reads a field of each, as it is '
-            'done for files named *.jsonl with "text"'
+            f'the lines are JSON objects, but are read as text: give text_field="{field}" to read a field of each '
+            '(in files named *.jsonl, the field "text" is read by default)'
         )
     if _JSON.match(lines[0]):
         return (
@@ -102,10 +103,12 @@ def doubt_lines(first: Sequence[str]) -> str | None:
             "named *.jsonl"
         )
     tagged = sum(bool(_CLOSING_TAG.search(line)) for line in lines)
-    if _MARKUP.match(lines[0].lstrip()) or tagged * 10 >= max(len(lines), _ENOUGH_LINES):
+    if _MARKUP.match(lines[0].lstrip()) or tagged * 10 >= max(len(lines), _MIN_LINES):
         return "the text looks like HTML or XML: take out its tags, which are read as words"
-    columns = find_columns(first)
-    return columns and (
+    columns = find_columns(first_lines)
+    if columns is None:
+        return None
+    return (
         f"the lines look like rows of a table, with {columns} between the columns: save the column with the text as a "
         "separate file, one sentence per line"
     )
@@ -114,82 +117,80 @@ def doubt_lines(first: Sequence[str]) -> str | None:
 def doubt_tokens(
     counts: Mapping[str, int], n_sentences: int, tokenizer: str | Tokenizer | None
 ) -> str | None:
-    """Return a sentence that says why these tokens are probably no words of sentences, or None.
+    """Return a warning if these tokens are probably not the words of sentences, and None otherwise.
 
-    ``tokenizer`` is None where the text was tokenized elsewhere: then there is no doubt.
+    ``tokenizer`` is None if the text was tokenized elsewhere, which is never doubted.
     """
     n_tokens = sum(counts.values())
-    if tokenizer is None or n_tokens < _ENOUGH_TOKENS / 5:
+    # a script is recognized in a fifth of the text that the other measures need
+    if tokenizer is None or n_tokens < _MIN_TOKENS / 5:
         return None
-    foreign = {word: n for word, n in counts.items() if not word.isascii()}
-    if foreign and (said := _doubt_script(foreign, n_tokens)):
-        return said
-    if n_tokens < _ENOUGH_TOKENS:
-        return None
-    a_line = n_tokens / n_sentences
-    if a_line < 1.5:
+    non_ascii = {word: n for word, n in counts.items() if not word.isascii()}
+    doubt = _doubt_script(non_ascii, n_tokens)
+    if doubt is not None or n_tokens < _MIN_TOKENS:
+        return doubt
+    line_length = n_tokens / n_sentences
+    if line_length < 1.5:
         return (
-            f"a line is read as a sentence, and {n_sentences:,} lines have {a_line:.1f} tokens each: write all words "
-            "of a sentence on one line"
+            f"a line is read as a sentence, and {n_sentences:,} lines have {line_length:.1f} tokens each: write all "
+            "words of a sentence on one line"
         )
-    if a_line > 1000:
+    if line_length > 1000:
         lines = (
             "the only line has" if n_sentences == 1 else f"{n_sentences:,} lines have on average"
         )
-        return f"a line is read as a sentence, and {lines} {a_line:,.0f} tokens: write one sentence per line"
-    marked = {w: n for w, n in foreign.items() if unicodedata.category(w[0]).startswith("M")}
+        return f"a line is read as a sentence, and {lines} {line_length:,.0f} tokens: write one sentence per line"
+    marked = {w: n for w, n in non_ascii.items() if unicodedata.category(w[0]).startswith("M")}
     if sum(marked.values()) > 0.05 * n_tokens:
         return (
             f"{sum(marked.values()) / n_tokens:.0%} of the tokens begin with a combining mark, such as "
-            f"{_first(marked)}: the tokenizer cuts words at their marks; name one for the language, such as "
+            f"{_quote_first(marked)}: the tokenizer cuts words at their marks; name one for the language, such as "
             'tokenizer="spacy:hi", or write accented letters as one character (NFC)'
         )
     once = {word: n for word, n in counts.items() if n == 1}
     if n_tokens >= 2000 and len(once) > 0.9 * n_tokens:
         return (
-            f"{len(once) / n_tokens:.0%} of the tokens occur only once, such as {_first(once)}: the text seems not to "
-            "be split into words; choose another tokenizer"
+            f"{len(once) / n_tokens:.0%} of the tokens occur only once, such as {_quote_first(once)}: the text seems "
+            "not to be split into words; choose another tokenizer"
         )
     if tokenizer in _SPLIT_AT_SPACES:
-        # full stops tell nothing, as abbreviations keep theirs
+        # full stops say nothing, because abbreviations keep theirs
         glued = {w: n for w, n in counts.items() if w[-1] in ",;:!?" and w[-2:-1].isalpha()}
         share = sum(glued.values()) / n_tokens
+        if share <= 0.02:
+            return None
         return (
-            None
-            if share <= 0.02
-            else (
-                f"{share:.0%} of the tokens are words with punctuation at their end, such as {_first(glued)}: "
-                'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
-            )
+            f"{share:.0%} of the tokens are words with punctuation at their end, such as {_quote_first(glued)}: "
+            'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
         )
-    cut = min(counts.get(part, 0) for part in ("<", "unk", ">"))
-    if cut <= 0.001 * n_tokens:
+    n_cut = min(counts.get(part, 0) for part in ("<", "unk", ">"))
+    if n_cut <= 0.001 * n_tokens:
         return None
     return (
-        f"the tokenizer cuts the mark <unk>, which is written about {cut:,} times, into words: the text is tokenized "
-        'already, and tokenizer="whitespace" reads it as it is'
+        f"the tokenizer splits the mark <unk>, which is written about {n_cut:,} times, into three tokens: the text is "
+        'tokenized already, and tokenizer="whitespace" reads it as it is'
     )
 
 
-def _doubt_script(foreign: Mapping[str, int], n_tokens: int) -> str | None:
-    """Doubt tokens with many characters of a script that is written without spaces between words."""
-    for language, longest, script in _WITHOUT_SPACES:
-        found = {word: n for word, n in foreign.items() if script.search(word)}
+def _doubt_script(non_ascii: Mapping[str, int], n_tokens: int) -> str | None:
+    """Return a warning if many tokens are too long for words of a script without spaces, and None otherwise."""
+    for language, max_length, script in _WITHOUT_SPACES:
+        found = {word: n for word, n in non_ascii.items() if script.search(word)}
         n_found = sum(found.values())
         length = sum(len(word) * n for word, n in found.items())
-        if n_found > 0.05 * n_tokens and length > longest * n_found:
+        if n_found > 0.05 * n_tokens and length > max_length * n_found:
             advice = f'tokenizer="spacy:{language}" splits them' if language else "split them first"
             return (
                 f"{n_found / n_tokens:.0%} of the tokens are in a script that is written without spaces between words, "
-                f"and have {length / n_found:.0f} characters on average, such as {_first(found)}: {advice}"
+                f"and have {length / n_found:.0f} characters on average, such as {_quote_first(found)}: {advice}"
             )
     return None
 
 
-def find_columns(first: Sequence[str]) -> str | None:
-    """Return what separates the columns where the lines look like rows of a table."""
-    lines = list(dict.fromkeys(filter(str.strip, first)))
-    if len(lines) < _ENOUGH_LINES:
+def find_columns(first_lines: Sequence[str]) -> str | None:
+    """Return the separator of columns, in words, if the lines look like rows of a table, and None otherwise."""
+    lines = list(dict.fromkeys(filter(str.strip, first_lines)))
+    if len(lines) < _MIN_LINES:
         return None
     if sum("\t" in line.strip() for line in lines) * 2 >= len(lines):
         return "tabs"
@@ -200,18 +201,21 @@ def find_columns(first: Sequence[str]) -> str | None:
                 return name
     # a word and its tags on each line, an empty line after each sentence
     n_words = {len(line.split()) for line in lines}
-    is_tagged = len(n_words) == 1 and n_words <= set(range(2, 10)) and "" in map(str.strip, first)
+    is_tagged = (
+        len(n_words) == 1 and n_words <= set(range(2, 10)) and "" in map(str.strip, first_lines)
+    )
     return "spaces" if is_tagged else None
 
 
-def _parse(line: str) -> object:
+def _parse_json(line: str) -> object:
+    """Return the value of a line of JSON, an empty object for one that is only a prefix, or None."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
-        return {} if len(line) == _LONGEST and _JSON.match(line) else None  # it was cut
+        return {} if len(line) == _LINE_PREFIX and _JSON.match(line) else None
 
 
-def _first(words: Mapping[str, int]) -> str:
-    """Return one of the words, quoted and not too long."""
+def _quote_first(words: Mapping[str, int]) -> str:
+    """Return the first word, quoted and shortened."""
     word = next(iter(words))
     return repr(word if len(word) <= 20 else f"{word[:20]}...")

@@ -1,15 +1,15 @@
-r"""Lines of text files, plain or compressed, in blocks of bounded size: every reader of text goes through here.
+r"""Lines of text files, plain or compressed, in blocks of bounded size, for all readers of text.
 
 Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
 not. A byte-order mark at the start of a file is dropped. Compression (gzip, bzip2, xz, a zip archive of one
 file) is known by content, not by name. A file named ``*.jsonl`` has a JSON object a line, with a text in a field.
 
-A few kilobytes of a compressed file may unpack to gigabytes. So a line has a limit, `LONGEST_LINE` in running text and
-`LONGEST_ROW` in a file of rows, beyond which reading ends with an error; and numbers are read by `whole_number`.
+A few kilobytes of a compressed file may unpack to gigabytes. Therefore a line may have at most `LONGEST_LINE`
+characters in running text and `LONGEST_ROW` in a file of rows, and numbers are read by `whole_number`.
 
-Somebody may have written the marks of a sentence, ``<s>`` and ``</s>``, into a text. A language model puts the marks
-around every sentence itself. Where a text has them too, it would learn that ``<s>`` follows ``<s>``, and its perplexity
-would count words that nobody has to predict. KenLM's lmplz refuses such a text.
+A text may contain the marks of a sentence, ``<s>`` and ``</s>``, which a language model puts around every sentence
+itself. It would learn that ``<s>`` follows ``<s>``, and its perplexity would count words that need not be predicted.
+KenLM's lmplz refuses such a text.
 """
 
 import bz2
@@ -56,13 +56,9 @@ def _open_zip(raw: Any) -> Any:
     names = [each.filename for each in archive.infolist() if not each.is_dir()]
     names = [name for name in names if not name.startswith("__MACOSX/")]
     if len(names) != 1:
-        some = (
-            f" ({', '.join(map(repr, names[:3]))}{' ...' if len(names) > 3 else ''})"
-            if names
-            else ""
-        )
+        examples = f", such as {names[0]!r}" if names else ""
         raise CorpusError(
-            f"it is a zip archive of {len(names)} files{some}: unpack it and name the text; of a document such as "
+            f"it is a zip archive of {len(names)} files{examples}: unpack it and name the text; of a document such as "
             "*.docx, save the text"
         )
     try:
@@ -79,17 +75,17 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"PK\x03\x04", _open_zip, "zip"),
 )
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
-"""With what compressed files begin."""
+"""The first bytes of compressed files."""
 
 START: Final = "<s>"
 """The mark of the beginning of a sentence."""
 
 Marks = Literal["refuse", "skip", "keep"]
-"""The treatment of a mark that is written in a text: an error, a space, or nothing."""
+"""What to do with a mark that is written in a text: raise an error, read it as a space, or as an ordinary word."""
 
 Tokens = TypeVar("Tokens", bound=Sequence[str])
-_MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")  # with nothing but whitespace around it
-_HINT: Final = "s>"  # in every mark
+_MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")
+_PART_OF_MARKS: Final = "s>"  # for a quick test that most lines fail
 _DECODING: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
@@ -154,8 +150,8 @@ def text_blocks(
 ) -> Iterator[list[str]]:
     """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
 
-    ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. ``text_field`` is a field of JSON objects, one a
-    line; see `texts_of`. Raises CorpusError where a string, or the first string of a list, is the name of a file.
+    ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. ``text_field`` is a field of JSON objects, one
+    per line; see `texts_of`. Raises CorpusError if a string, or the first string of a list, is the name of a file.
     """
     files = text_files(text)
     if files is not None:
@@ -174,9 +170,9 @@ def read_blocks(
 ) -> Iterator[list[str]]:
     """Yield the lines of a file in blocks, without their ends.
 
-    A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that and by the longest
-    line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
-    encoding does not have, or a damaged archive.
+    A block has the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by a block and by a line of
+    ``longest`` characters. Raises CorpusError for a longer line, for bytes that the encoding does not have, or for a
+    damaged archive.
     """
     yield from decode_blocks(byte_chunks(path), str(path), encoding, errors, longest=longest)
 
@@ -189,14 +185,15 @@ def decode_blocks(
     *,
     longest: int = LONGEST_ROW,
 ) -> Iterator[list[str]]:
-    """Yield lines in blocks as `read_blocks` does, of bytes that come in pieces, the last of them empty.
+    """Yield lines in blocks as `read_blocks` does, from pieces of bytes of which the last is empty.
 
-    ``name`` is what error messages call the file.
+    ``name`` is the name of the file in error messages.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
     try:
-        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs from bytes to bytes
+        # raises for codecs from bytes to bytes
+        io.TextIOWrapper(io.BytesIO(), encoding)
         decoder = codecs.getincrementaldecoder(encoding)(errors)
     except (LookupError, TypeError, ValueError) as error:
         reason = str(error).partition(";")[0]
@@ -221,14 +218,14 @@ def decode_blocks(
         if at_start and text:
             text, at_start = text.removeprefix("\ufeff"), False
         head, newline, rest = text.rpartition("\n")
-        # only the first line of a block can have begun in an earlier one
+        # only the first line of a piece can be longer than a piece: it may have begun in an earlier one
         if n_tail + (text.find("\n") if newline else len(rest)) > longest:
             raise CorpusError(
-                f"{name}, line {n_lines + 1}: the line has more than {longest:,} characters; make sure that it is the "
-                "file you mean, or break its lines"
+                f"{name}, line {n_lines + 1}: the line has more than {longest:,} characters; check that this is the "
+                "right file, or break its lines"
             )
         if newline:
-            # a carriage return and its line feed may come in different chunks: look at them joined
+            # joined first, because a carriage return and its line feed may be in different pieces
             block = "".join([*tail, head, "\n"]).replace("\r\n", "\n")[:-1].split("\n")
             n_lines += len(block)
             tail, n_tail = [], 0
@@ -243,9 +240,9 @@ def decode_blocks(
 def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a file of rows, for the readers of data sets.
 
-    A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. Raises DataError, which
-    names the file, and the line where there is one, if the file cannot be opened, is compressed data that is damaged or
-    cut short, or holds bytes that are not ``encoding``, which is UTF-8 where the user cannot choose it.
+    A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. ``encoding`` is None if
+    the user cannot choose it: then it is UTF-8. Raises DataError, which names the file and possibly the line, if the
+    file cannot be opened, is damaged compressed data, or has bytes that the encoding does not have.
     """
     advice = "; convert the file to utf-8" if encoding is None else "; name its encoding"
     try:
@@ -256,9 +253,9 @@ def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator
 
 
 def whole_number(digits: str) -> int | None:
-    """Return the number below 2**63 that ASCII digits write, and None for anything else.
+    """Return the number below 2**63 that a string of ASCII digits means, and None for any other string.
 
-    ``int`` takes other digits too, and raises ValueError for more than 4,300 of them.
+    ``int`` accepts other digits too, and raises ValueError for more than 4,300 of them.
     """
     if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 19:
         return None
@@ -269,7 +266,7 @@ def whole_number(digits: str) -> int | None:
 def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`.
 
-    ``advance`` is called with the number of bytes that were read from the disk.
+    ``advance`` is called with the number of bytes that were read from the disk, for a progress bar.
     """
     compression = "text"
     try:
@@ -296,8 +293,8 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
     except MemoryError as error:  # the header of an xz file may ask for gigabytes
         raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error
     except OSError as error:
-        what = "cannot read" if compression == "text" else f"cannot read the {compression} file"
-        raise CorpusError(f"{what} {path}: {error.strerror or error}") from error
+        kind = "" if compression == "text" else f"the {compression} file "
+        raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
 
 
 def file_blocks(
@@ -318,7 +315,7 @@ def file_blocks(
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
-    """Gather lines from an iterable into blocks, without the ends of lines."""
+    """Yield lines from an iterable in blocks, without the ends of lines. Raises CorpusError for other objects."""
     block: list[str] = []
     size = 0
     bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
@@ -360,27 +357,29 @@ def texts_of(
     *,
     skippable: bool = True,
 ) -> Iterator[list[str]]:
-    """Yield the lines of running text in the lines of ``name``, without the marks of sentences as ``marks`` says.
+    """Yield lines of running text, with the marks of sentences treated as ``marks`` says.
 
-    With a ``field`` each line is a JSON object with a text of one or more lines. ``skippable`` says whether who reads
-    the error can ask for "skip". Raises CorpusError, which names the line, for one that is no such object, and for a
-    mark that is refused.
+    With a ``field``, each line given is a JSON object that has a text of one or more lines in it. ``name`` is that of
+    the file in error messages, and ``skippable`` whether these may advise ``marks="skip"``. Raises CorpusError, which
+    names the line, for a line that is no such object, and for a mark that is refused.
     """
     if field is not None:
         blocks, name = _read_records(blocks, name, field), f"the text in {name}"
     n_lines = 0
     for block in blocks:
         lines = block
-        if marks != "keep" and any(_HINT in line for line in block):
-            for number, line in enumerate(block if marks == "refuse" else [], n_lines + 1):
-                if found := _MARK.search(line):
-                    raise refusal(found[0], f"{name}, line {number}", skippable)
+        if marks != "keep" and any(_PART_OF_MARKS in line for line in block):
+            if marks == "refuse":
+                for number, line in enumerate(block, n_lines + 1):
+                    if found := _MARK.search(line):
+                        raise refusal(found[0], f"{name}, line {number}", skippable)
             lines = [_MARK.sub(" ", line) for line in block]
         yield lines
         n_lines += len(block)
 
 
 def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterator[list[str]]:
+    """Yield the lines of the texts of JSON objects, in blocks. Raises CorpusError, which names the line."""
     n_lines = 0
     for block in blocks:
         texts: list[str] = []
@@ -395,7 +394,7 @@ def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterato
 
 
 def _read_text(line: str, field: str) -> str:
-    """Return the text of a JSON object. Raises CorpusError."""
+    """Return the text of a JSON object. Raises CorpusError, without the place of the line."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -421,7 +420,7 @@ def _read_text(line: str, field: str) -> str:
 
 
 def check_marks(marks: str) -> Marks:
-    """Return the value itself. Raises CorpusError if it is not "refuse", "skip" or "keep"."""
+    """Return a value of ``marks``. Raises CorpusError if it is not "refuse", "skip" or "keep"."""
     if marks not in get_args(Marks):
         raise CorpusError(
             f'marks is {marks!r}; use "refuse" (an error), "skip" (as if they were spaces) or "keep" (as words)'
@@ -436,13 +435,13 @@ def sentence_without_marks(
     if marks == "keep" or (START not in tokens and BOUNDARY not in tokens):
         return tokens
     if marks == "refuse":
-        found = next(token for token in tokens if token in (START, BOUNDARY))
-        raise refusal(found, f"sentence {number}", skippable)
+        mark = next(token for token in tokens if token in (START, BOUNDARY))
+        raise refusal(mark, f"sentence {number}", skippable)
     return [token for token in tokens if token not in (START, BOUNDARY)]
 
 
 def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:
-    """Return the error for a mark that stands at a place of a text."""
+    """Return the error for a mark at a place of a text."""
     skip = ', or pass marks="skip", which reads marks as spaces' if skippable else ""
     return CorpusError(
         f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{skip}"

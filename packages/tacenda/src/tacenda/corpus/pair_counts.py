@@ -64,24 +64,10 @@ def count_stream(
 ) -> StreamCounts:
     """Count the pairs of words at distances 1 to ``n_lags`` in a circular stream.
 
-    Parameters
-    ----------
-    pieces
-        The stream as int32 arrays of any length. The word after the last is the first.
-    vocabulary
-        The number of words; ids are below it.
-    memory_budget
-        Bytes. A quarter is for the blocks in work, a third for their counts, and as much again for the sum of these; a
-        few arrays of ``vocabulary`` numbers come on top. Counts that do not fit are written to temporary files.
-    threads
-        Number of threads that count blocks.
-    scratch
-        The folder for temporary files; by default the system's.
-
-    Raises
-    ------
-    DataError
-        The counts cannot be written.
+    The stream comes in int32 arrays of any length, with ids below ``vocabulary``. Of ``memory_budget`` bytes, a quarter
+    is for the blocks in work, a third for their counts, and as much again for the sum of these; a few arrays of
+    ``vocabulary`` numbers come on top. Counts that do not fit are written to files in ``scratch``, by default the
+    system's temporary folder. Raises DataError if they cannot be written.
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)

@@ -1,4 +1,4 @@
-"""Arrays that grow by appending: in memory while small, in a file beyond."""
+"""Arrays that grow by appending, in memory while they are small and in files when they are large."""
 
 import io
 import mmap
@@ -24,11 +24,11 @@ _HEADER_BYTES: Final = 128
 
 
 class GrowingArray:
-    """A one-dimensional array that grows by appending: in memory while small, then in a file.
+    """A one-dimensional array that grows by appending, in memory while it is small and in a file when it is large.
 
-    The file is a ``.npy`` file from the start if a ``path`` is given. Otherwise it has no name: it goes with the last
-    array that needs it, and a killed process leaves nothing behind. It is then in ``folder``, by default the system's
-    for temporary files, and holds an array of more than ``in_memory`` bytes, by default `SPILL_BYTES`.
+    With a ``path``, the array is in a ``.npy`` file from the start. Otherwise an array of more than ``in_memory`` bytes
+    (by default `SPILL_BYTES`) is moved to an unnamed file in ``folder`` (by default the system's for temporary files).
+    The operating system removes that file with the last array that uses it, or when the process is killed.
     """
 
     def __init__(
@@ -41,20 +41,20 @@ class GrowingArray:
     ) -> None:
         self._dtype, self._path, self._folder = np.dtype(dtype), path, folder
         self._where = path or folder or Path(tempfile.gettempdir())
-        self._most = SPILL_BYTES if in_memory is None else in_memory
+        self._max_in_memory = SPILL_BYTES if in_memory is None else in_memory
         self._file: Any = io.BytesIO()
         self._begin = 0 if path is None else _HEADER_BYTES
-        self.size = 0  # how many values there are
+        self.size = 0  # number of values
         if path is not None:
             with writing(path):
                 self._file = path.open("w+b")
                 self._file.write(b"\0" * _HEADER_BYTES)
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add values at the end."""
+        """Add values at the end. Raises CorpusError if they cannot be written."""
         self.size += len(values)
         values, memory = np.ascontiguousarray(values, dtype=self._dtype), self._file
-        if isinstance(memory, io.BytesIO) and self.size * values.itemsize <= self._most:
+        if isinstance(memory, io.BytesIO) and self.size * values.itemsize <= self._max_in_memory:
             memory.write(values.data)
             return
         with writing(self._where):
@@ -75,13 +75,15 @@ class GrowingArray:
     def finish(self, table: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the whole array; a read-only memory map if it is in a file.
 
-        With a table, every value is replaced with ``table[value]``, block by block.
+        With a table, every value is replaced with ``table[value]``, block by block. Raises CorpusError if the file
+        cannot be written.
         """
         memory = self._file if isinstance(self._file, io.BytesIO) else None
         with nullcontext() if memory else writing(self._where):
-            for n, block in enumerate(self.blocks() if table is not None else ()):
-                self._file.seek(self._begin + n * PASS_ITEMS * self._dtype.itemsize)
-                self._file.write(np.ascontiguousarray(table[block], dtype=self._dtype).data)  # type: ignore[index]
+            if table is not None:
+                for n, block in enumerate(self.blocks()):
+                    self._file.seek(self._begin + n * PASS_ITEMS * self._dtype.itemsize)
+                    self._file.write(np.ascontiguousarray(table[block], dtype=self._dtype).data)
             if memory:
                 return np.ndarray(self.size, self._dtype, memory.getbuffer())
             if self._path is None:
@@ -95,7 +97,7 @@ class GrowingArray:
 
 
 def lay_out(pieces: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
-    """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""
+    """Join pieces to one array, a read-only memory map of a temporary file if it is large."""
     growing = GrowingArray(dtype)
     for piece in pieces:
         growing.append(piece)
@@ -103,7 +105,7 @@ def lay_out(pieces: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def forget_pages(array: NDArray[Any]) -> None:
-    """Give back the memory that a mapped array takes; what is used again is read again."""
+    """Release the memory of a mapped array; pages that are used again are read again."""
     if isinstance(array, np.memmap) and array.mode == "r":
         mapped = array._mmap  # type: ignore[attr-defined]  # numpy has no public API for this
         if hasattr(mapped, "madvise"):  # not on Windows
@@ -112,7 +114,7 @@ def forget_pages(array: NDArray[Any]) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an operating system's refusal to write, or to list a folder that somebody removes, into a CorpusError."""
+    """Raise CorpusError for an OSError while a file is written, or a folder is listed."""
     try:
         yield
     except OSError as error:
@@ -123,14 +125,15 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -> NDArray[Any]:
-    """A ``.npy`` file as a read-only memory map; CorpusError unless it is whole and as expected."""
+    """Return a ``.npy`` file as a read-only memory map. Raises CorpusError unless it is complete and as expected."""
     try:
-        store.open_regular(path).close()  # numpy would wait for a pipe
+        # raises for a pipe, for which numpy would wait
+        store.open_regular(path).close()
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:
         raise CorpusError(f"{path} is missing; build the corpus again") from None
-    except OSError as error:  # no damage: too little memory, too many open files
+    except OSError as error:  # such as too little memory or too many open files
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}") from error
     except Exception as error:  # numpy reads the header as Python code, which may fail in any way
         raise CorpusError(

@@ -1,6 +1,6 @@
-"""Text in any of the forms a model takes: a corpus, a file, a string, lines, or token lists.
+"""The forms of text that all models take: a corpus, files, a string, lines, or token lists.
 
-One rule holds for all models: a ``pathlib.Path`` is a file and a ``str`` is text.
+A ``pathlib.Path`` is a file and a ``str`` is text.
 """
 
 import os
@@ -23,7 +23,7 @@ from tacenda.vocabulary import Vocabulary
 
 #: A sentence: its tokens, or a string that is split at whitespace.
 Sentence: TypeAlias = str | Sequence[str]
-#: A corpus, a file or files (one sentence per line), a string (likewise), or sentences.
+#: A corpus, a file or files or a string (one sentence per line), or sentences.
 Text: TypeAlias = Corpus | str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence]
 
 
@@ -62,12 +62,12 @@ def as_corpus(
         (text, one sentence per line); an iterable of sentences, each a list of tokens or a string; or a
         `Corpus`, which is returned as it is.
     vocabulary
-        The vocabulary to use, as for held-out text; by default that of the text.
+        The vocabulary to use, for example for a held-out text; by default one is built from the text.
     tokenizer
         Splits lines and strings; see `tacenda.tokenizers`. Token lists stay as they are.
     marks
-        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.lines`. Those of a
-        `Corpus` can be refused or kept.
+        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.lines`. In a `Corpus`
+        they can be refused or kept, but not skipped.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def sentences_of(
     marks: Marks = "keep",
     text_field: str | None = None,
 ) -> Iterator[list[str]]:
-    """Yield the token lists of a text in any form but a `Corpus`, those without tokens too.
+    """Yield the token lists of a text in any form but a `Corpus`, empty ones included.
 
     The forms of ``text``, ``marks`` and the errors are the same as in `as_corpus`; ``encoding`` and ``errors`` are of
     files, and ``text_field`` names a field of JSON objects, as in `Corpus.from_text`.

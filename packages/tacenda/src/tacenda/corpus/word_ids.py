@@ -1,12 +1,11 @@
-"""From text to word ids in one pass, in this process or in several.
+"""Conversion of text to word ids in one pass, in this process or in several.
 
-The text is read once. Every string gets a provisional id when it is first seen; when the text ends, the counts of
-the strings decide the vocabulary, and the provisional ids, in memory or in a file, are replaced by the final ones.
-What must fit into memory is the set of distinct strings, one block of text, and the longest line.
+Every string gets a provisional id when it first occurs. At the end of the text, the vocabulary is chosen from the
+counts of the strings, and the provisional ids, in memory or in a file, are replaced by the final ones. The distinct
+strings, one block of text and the longest line must fit into memory.
 
-With several processes, each turns a block of lines into the distinct strings of the block, in order of appearance,
-and numbers that point at them. This process only gives ids to new strings, so little travels and little is left to
-do, and the result is the same.
+With several processes, each converts blocks of lines to the distinct strings of a block, in order of appearance, and
+places in this list. This process gives ids to new strings only, so little data is sent, and the result is the same.
 """
 
 import multiprocessing
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final, TypedDict, TypeVar
+from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_st
 _Result = TypeVar("_Result")
 
 BLOCK_TOKENS = 1 << 15
-_IN_FLIGHT: Final = 3  # blocks per process that are read ahead
+_BLOCKS_AHEAD: Final = 3  # blocks per process that are read in advance
 
 #: Provisional ids of the tokens of a block, and the length of each of its sentences.
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -60,9 +59,9 @@ class Selecting(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Selection:
-    """How the vocabulary of a text is chosen: `Selecting` with all defaults.
+    """The options that choose the vocabulary of a text, with their defaults.
 
-    Raises CorpusError where an option contradicts the vocabulary that is given.
+    Raises CorpusError if an option contradicts the vocabulary that is given.
     """
 
     vocabulary: Vocabulary | None = None
@@ -74,21 +73,21 @@ class Selection:
     min_class_count: int = 50
 
     def __post_init__(self) -> None:
-        """Take from a given vocabulary what it settles."""
+        """Set the options that follow from a given vocabulary."""
         if self.vocabulary is None:
             return
-        settled = {**vars(self.vocabulary.normalization), "oov": self.vocabulary.oov}
+        implied = {**vars(self.vocabulary.normalization), "oov": self.vocabulary.oov}
         for name, default in vars(Selection()).items():
-            value, fixed = getattr(self, name), settled.get(name, default)
+            value, fixed = getattr(self, name), implied.get(name, default)
             if name != "vocabulary" and value not in (default, fixed):
                 raise CorpusError(
                     f"{name}={value!r} contradicts the given vocabulary; leave out one of the two"
                 )
-            if name in settled:
+            if name in implied:
                 object.__setattr__(self, name, fixed)
 
     def choose(self, counts: Mapping[str, int], n_sentences: int) -> Vocabulary:
-        """Return the vocabulary of a text in which each string was written so often, its classes not merged yet."""
+        """Return the given vocabulary, or one built from the counts of a text's strings, with unmerged classes."""
         return self.vocabulary or Vocabulary.from_counts(
             counts,
             n_sentences,
@@ -101,23 +100,26 @@ class Selection:
 
     @property
     def cutoff(self) -> dict[str, int]:
-        """The limits by which words of the text were left out of its vocabulary, as `Corpus.origin` notes them."""
-        limits = {"min_count": self.min_count, "max_vocabulary": self.max_vocabulary}
-        none = {"min_count": 1, "max_vocabulary": None}
-        return {name: n for name, n in limits.items() if n is not None and n != none[name]}
+        """The limits that leave words of the text out of its vocabulary, for `Corpus.origin`."""
+        limits = {}
+        if self.min_count != 1:
+            limits["min_count"] = self.min_count
+        if self.max_vocabulary is not None:
+            limits["max_vocabulary"] = self.max_vocabulary
+        return limits
 
 
 class Types(dict[str, int]):
-    """The provisional ids of strings: one that is not there yet gets the next id."""
+    """Provisional ids of strings: looking up a new string gives it the next id."""
 
     def __missing__(self, word: str) -> int:
         if not isinstance(word, str):
             raise not_a_string(word)
-        self[word] = found = len(self)
-        return found
+        self[word] = new_id = len(self)
+        return new_id
 
 
-def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
+def encode_block(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
     """Return the provisional ids of a block of sentences. Raises CorpusError unless they are lists of strings."""
     for sentence in sentences:
         if not isinstance(sentence, list | tuple):
@@ -134,19 +136,19 @@ def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
     return ids, lengths
 
 
-def code_lines(
+def encode_lines(
     blocks: Iterable[list[str]], tokenizer: str | Tokenizer, types: Types, processes: int
 ) -> Iterator[CodedBlock]:
     """Yield the provisional ids of blocks of lines, tokenized here or by several processes."""
     if processes > 1:
-        yield from _code_in_processes(blocks, tokenizer, types, processes)
+        yield from _encode_in_processes(blocks, tokenizer, types, processes)
         return
     split = get_tokenizer(tokenizer)
     for lines in blocks:
-        yield code(list(map(split, lines)), types)
+        yield encode_block(list(map(split, lines)), types)
 
 
-def code_sentences(
+def encode_sentences(
     sentences: Iterable[Sequence[str]], types: Types, marks: Marks = "keep"
 ) -> Iterator[CodedBlock]:
     """Yield the provisional ids of sentences that are tokenized already, in blocks."""
@@ -163,9 +165,21 @@ def code_sentences(
         block.append(sentence_without_marks(tokens, marks, number))
         size += len(block[-1])
         if size >= BLOCK_TOKENS:
-            yield code(block, types)
+            yield encode_block(block, types)
             block, size = [], 0
-    yield code(block, types)
+    yield encode_block(block, types)
+
+
+class EncodedText(NamedTuple):
+    """A whole text as final word ids."""
+
+    ids: NDArray[np.int32]
+    """(tokens,)"""
+    offsets: NDArray[np.int64]
+    """(sentences + 1,)"""
+    vocabulary: Vocabulary
+    n_unknown: int
+    """How often ``<unk>`` is written in the text."""
 
 
 def assemble(
@@ -173,15 +187,15 @@ def assemble(
     types: Types,
     folder: Path | None,
     selection: Selection,
-    what: str,
+    description: str,
     tokenizer: str | None,
-    first: Sequence[str],
-) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary, int]:
-    """Gather coded blocks, choose the vocabulary, and renumber.
+    first_lines: Sequence[str],
+) -> EncodedText:
+    """Join encoded blocks, choose the vocabulary, and replace the provisional ids in ``types`` by final ones.
 
-    Also return how many ``<unk>`` were written in the text. ``folder`` is for the arrays, if they are to stay. ``what``
-    is the text in words, for the error when it has no tokens. ``first`` are its first lines; with the counts they may
-    cause a warning, see `tacenda.corpus.doubts`.
+    ``folder`` is for the arrays, if they are to be kept, and ``description`` is the text in words, for errors. Warns if
+    the text looks like no sentences of words: `tacenda.corpus.doubts` examines the first lines and the counts. Raises
+    CorpusError if the text has no tokens, or the arrays cannot be written.
     """
     ids = GrowingArray(np.int32, folder and folder / "ids.npy")
     offsets = GrowingArray(np.int64, folder and folder / "offsets.npy")
@@ -191,31 +205,36 @@ def assemble(
         ids.append(block)
         offsets.append(ends)
     if not ids.size:
-        raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
+        raise no_tokens_error(description)
     occurrences = np.zeros(len(types), dtype=np.int64)
     for block in ids.blocks():
         occurrences += np.bincount(block, minlength=len(types))
     counts = dict(zip(types, occurrences.tolist(), strict=True))
-    said = doubt_lines(first)
-    if selection.vocabulary is None:  # a held-out text may be short or odd
-        said = said or doubt_tokens(counts, offsets.size - 1, tokenizer)
-    if said:
-        warn(said)
+    doubt = doubt_lines(first_lines)
+    # a held-out text may be short or unusual
+    if doubt is None and selection.vocabulary is None:
+        doubt = doubt_tokens(counts, offsets.size - 1, tokenizer)
+    if doubt is not None:
+        warn(doubt)
     vocabulary = selection.choose(counts, offsets.size - 1)
     if selection.vocabulary is None and selection.oov == "learned":
         table = vocabulary.encode(types, remember=False)
         starts = np.concatenate(list(offsets.blocks()))
-        neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
+        neighbors = count_neighbors((table[block] for block in ids.blocks()), starts, vocabulary)
         vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
-    final, cuts = ids.finish(vocabulary.encode(types, remember=False)), offsets.finish()
-    final.flags.writeable = cuts.flags.writeable = False  # as a mapped corpus is
-    return final, cuts, vocabulary, counts.get(UNKNOWN, 0)
+    final_ids = ids.finish(vocabulary.encode(types, remember=False))
+    return EncodedText(final_ids, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0))
 
 
-def _code_in_processes(
+def no_tokens_error(description: str) -> CorpusError:
+    """Return the error for a text without tokens."""
+    return CorpusError(f"there are no tokens in {description}; give a text with at least one word")
+
+
+def _encode_in_processes(
     blocks: Iterable[list[str]], tokenizer: str | Tokenizer, types: Types, processes: int
 ) -> Iterator[CodedBlock]:
-    """Do the work of `code_lines` with a tokenizer that other processes can import."""
+    """Yield what `encode_lines` does, tokenized by other processes, which import the tokenizer."""
     try:
         pickle.dumps(tokenizer)
     except Exception as error:
@@ -226,9 +245,9 @@ def _code_in_processes(
     # spawned, not forked: the threads of numeric libraries do not survive a fork
     context = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(processes, context, _start, (tokenizer,)) as pool:
-            futures = (pool.submit(_code_here, lines) for lines in blocks)
-            for words, ids, lengths in results_in_order(futures, _IN_FLIGHT * processes + 1):
+        with ProcessPoolExecutor(processes, context, _start_worker, (tokenizer,)) as pool:
+            futures = (pool.submit(_encode_in_worker, lines) for lines in blocks)
+            for words, ids, lengths in results_in_order(futures, _BLOCKS_AHEAD * processes + 1):
                 table = np.fromiter(map(types.__getitem__, words), np.int32, len(words))
                 yield table[np.frombuffer(ids, np.int32)], np.frombuffer(lengths, np.int64)
     except BrokenProcessPool as error:
@@ -238,13 +257,13 @@ def _code_in_processes(
         ) from error
 
 
-def results_in_order(futures: Iterable[Future[_Result]], most: int) -> Iterator[_Result]:
-    """Yield the results of futures in their order; no more than ``most`` are submitted ahead of what is read."""
+def results_in_order(futures: Iterable[Future[_Result]], max_pending: int) -> Iterator[_Result]:
+    """Yield the results of futures in their order, taking at most ``max_pending`` futures in advance."""
     pending: deque[Future[_Result]] = deque()
     try:
         for future in futures:
             pending.append(future)
-            if len(pending) >= most:
+            if len(pending) >= max_pending:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -256,22 +275,22 @@ def results_in_order(futures: Iterable[Future[_Result]], most: int) -> Iterator[
 _tokenizer: Tokenizer | None = None
 
 
-def _start(tokenizer: str | Tokenizer) -> None:
+def _start_worker(tokenizer: str | Tokenizer) -> None:
     global _tokenizer
     _tokenizer = get_tokenizer(tokenizer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this process with its parent: it would otherwise wait for work for ever."""
+    """End this process when its parent dies; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
 
 
-def _code_here(lines: list[str]) -> _LocalBlock:
+def _encode_in_worker(lines: list[str]) -> _LocalBlock:
     assert _tokenizer is not None
     types = Types()
-    ids, lengths = code(list(map(_tokenizer, lines)), types)
+    ids, lengths = encode_block(list(map(_tokenizer, lines)), types)
     return list(types), ids.tobytes(), lengths.tobytes()

@@ -25,11 +25,11 @@ from distributed import CancelledError, Client, KilledWorker, as_completed, get_
 from numpy.typing import NDArray
 
 from tacenda.corpus import word_ids
-from tacenda.corpus.doubts import doubt_lines, doubt_tokens, look_at
+from tacenda.corpus.doubts import collect_first_lines, doubt_lines, doubt_tokens
 from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
-from tacenda.errors import ConfigurationError, CorpusError, FittingError, warn
+from tacenda.errors import ConfigurationError, FittingError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -100,7 +100,7 @@ class ClusterCorpus:
         self.n_sentences = sum(size.n_sentences for size in sizes)
         n_unknown = sum(size.n_unknown for size in sizes)
         if not self.n_tokens:
-            raise _no_tokens_error(origin["sources"])
+            raise word_ids.no_tokens_error(", ".join(origin["sources"]))
         if n_unknown:
             self.origin["written_unknown"] = n_unknown
         counts = [delayed(_count_types)(part, len(self.vocabulary)) for part in parts]
@@ -172,7 +172,7 @@ class ClusterCorpus:
             coded = _finish(client, coded, "Tokenizing", sizes)
             vocabulary = _choose_vocabulary(client, coded, choices, name)
             if vocabulary is None:
-                raise _no_tokens_error(sources)
+                raise word_ids.no_tokens_error(", ".join(sources))
         placed_vocabulary = _place(client, vocabulary)
         parts = [delayed(_renumber)(each, placed_vocabulary) for each in coded]
         # the parts alone refer to the partitions now, so that the cluster can drop each one when its part is done
@@ -191,23 +191,9 @@ class ClusterCorpus:
     ) -> Iterator[Any]:
         """Count every part on its worker, and yield the sum of each piece of the counts in order.
 
-        Parameters
-        ----------
-        count
-            Takes a part, the vocabulary and the part's element of ``given``; returns ``n_pieces`` pieces of its counts.
-        n_pieces
-            The number of pieces.
-        add
-            Returns the sum of a list of pieces, for example by merging sorted arrays.
-        description
-            The text before the progress bar.
-        given
-            A third argument of ``count`` for each part, if it takes one.
-
-        Raises
-        ------
-        FittingError
-            The cluster gave up.
+        ``count`` takes a part, the vocabulary and, if they are given, the part's element of ``given``; it returns
+        ``n_pieces`` pieces. ``add`` returns the sum of a list of pieces, for example by merging sorted arrays.
+        ``description`` is for the progress bar. Raises FittingError if the cluster gives up.
         """
         runs = [
             delayed(count)(part, self.placed_vocabulary, *given[i : i + 1])
@@ -260,6 +246,7 @@ def _choose_vocabulary(
     """Choose the vocabulary of tokenized partitions, and warn of doubtful text; None if there are no tokens."""
     holders = find_holders(client, coded)
     total = add_in_tree([delayed(_tally)(each) for each in coded], _add_tallies, holders)
+    vocabulary: Vocabulary | None
     vocabulary, warning = compute(client, delayed(_choose)(total, choices, tokenizer))
     if warning is not None:
         warn(warning)
@@ -370,11 +357,6 @@ def _explain_failures() -> Iterator[None]:
         ) from error
 
 
-def _no_tokens_error(sources: list[str]) -> CorpusError:
-    names = ", ".join(sources)
-    return CorpusError(f"there are no tokens in {names}; give a text with at least one word")
-
-
 # -- tasks -------------------------------------------------------------------------------------------
 
 
@@ -412,8 +394,8 @@ def _tokenize(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[A
     ids: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
     lengths: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     first_lines: list[str] = []
-    lines = look_at(partition.blocks(*reading), first_lines)
-    for block_ids, block_lengths in word_ids.code_lines(lines, tokenizer, types, 1):
+    lines = collect_first_lines(partition.blocks(*reading), first_lines)
+    for block_ids, block_lengths in word_ids.encode_lines(lines, tokenizer, types, 1):
         ids.append(block_ids)
         lengths.append(block_lengths[block_lengths > 0])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])

@@ -162,9 +162,8 @@ def fit(
     run
         Checkpoints, callbacks and the progress bar of this run; by default none are saved or called.
     identity
-        JSON values that identify what the model was made from, held-out data included, or a function that returns
-        them, called where there are checkpoints. A checkpoint of another identity, other data or other settings is
-        refused.
+        JSON values that identify what the model was made from, held-out data included, or a function that returns them,
+        called where there are checkpoints. A checkpoint of another identity, other data or other settings is refused.
 
     Returns
     -------

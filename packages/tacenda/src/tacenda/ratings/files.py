@@ -9,6 +9,7 @@ import math
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,7 @@ def read_ratings(
     path
         The file, plain or compressed.
     separator
-        The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
-        space).
+        The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white space).
     header
         Whether the first line is a header; None: if it has a word instead of the rating, but not one for a missing
         value.
@@ -172,13 +172,10 @@ def _parse_rating(text: str) -> float:
 
 def _parse_number(text: str) -> float | None:
     """Return the number that a text writes, which may be infinite or NaN; None if it is no number."""
-    # ``float`` allows underscores between digits, files of ratings do not
-    if "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        # ``float`` allows underscores between digits, files of ratings do not
+        return None if "_" in text else float(text)
+    return None
 
 
 class _IdNumbering:

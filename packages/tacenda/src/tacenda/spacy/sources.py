@@ -20,26 +20,12 @@ def load(
 ) -> Any:
     """Return the fitted model of a source.
 
-    Parameters
-    ----------
-    source
-        A folder, the name of an installed model, an `Artifact`, the bytes of ``Artifact.to_bytes``, or a fitted model,
-        which is returned as it is.
-    kind, description
-        The kind of the model in the registry, and the same in words, for error messages.
-    required_method
-        The method, besides ``to_artifact``, by which a fitted model is recognized.
-    check
-        Raises if the component cannot use the model.
+    ``source`` is a folder, the name of an installed model, an `Artifact`, the bytes of ``Artifact.to_bytes``, or a
+    fitted model, which has ``to_artifact`` and the required method and is returned as it is. ``kind`` is the kind of
+    the model in the registry, ``description`` the same in words; ``check`` raises for a model of no use.
 
-    Raises
-    ------
-    ConfigurationError
-        The source or its kind is wrong, or ``check`` refuses it.
-    NotFittedError
-        The model is not fitted.
-    TacendaError
-        The saved model cannot be read, or its plugin cannot be loaded.
+    Raises ConfigurationError for a wrong source or kind, NotFittedError, and other TacendaErrors if a saved model
+    cannot be read or its plugin cannot be loaded.
     """
     if isinstance(source, str | Path):
         artifact, where = artifacts.read(Path(source)), str(source)
@@ -135,11 +121,11 @@ class PipelineWords:
 
 def _has_default_tokenizer(nlp: Any) -> bool:
     """Return whether class, rules and settings of a pipeline's tokenizer are the defaults of its language."""
+    given = nlp.tokenizer
     try:
         default = make_spacy_tokenizer(nlp.lang)
     except CorpusError:  # it needs a package that the pipeline's own tokenizer does not need
         return False
-    if type(nlp.tokenizer) is not type(default):
-        return False
-    given, expected = (each.to_bytes(exclude=["vocab"]) for each in (nlp.tokenizer, default))
-    return bool(given == expected)
+    return type(given) is type(default) and bool(
+        given.to_bytes(exclude=["vocab"]) == default.to_bytes(exclude=["vocab"])
+    )
