@@ -75,7 +75,7 @@ def test_counts_are_those_of_a_ring_whatever_the_pieces(stream, n_lags, pieces):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(counting, "_MIN_BLOCK", 100)
+    monkeypatch.setattr(counting, "_MIN_BLOCK_IDS", 100)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -4,7 +4,7 @@ import sys
 import warnings
 import weakref
 
-_LONGEST = 800  # characters of a message; what it quotes may be a whole hostile file
+_MAX_MESSAGE_LENGTH = 800  # characters of a message; what it quotes may be a whole hostile file
 
 
 class TacendaError(Exception):
@@ -64,7 +64,9 @@ class TacendaWarning(UserWarning):
 
 #: Packages whose frames are not the user's: ours, the hosts that call us, and what runs context managers and wrappers.
 _NOT_THE_USER = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
-_given: dict[int, set[str]] = {}  # topics by the ids of their objects, as long as these live
+_given_warnings: dict[
+    int, set[str]
+] = {}  # topics by the ids of their objects, as long as these live
 
 
 def warn(
@@ -88,12 +90,12 @@ def warn(
     if once is not None:
         owner, topic = once
         # not a WeakKeyDictionary: models of plugins may define equality
-        if id(owner) not in _given:
-            _given[id(owner)] = set()
-            weakref.finalize(owner, _given.pop, id(owner), None).atexit = False
-        if topic in _given[id(owner)]:
+        if id(owner) not in _given_warnings:
+            _given_warnings[id(owner)] = set()
+            weakref.finalize(owner, _given_warnings.pop, id(owner), None).atexit = False
+        if topic in _given_warnings[id(owner)]:
             return
-        _given[id(owner)].add(topic)
+        _given_warnings[id(owner)].add(topic)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -122,7 +124,7 @@ def describe(error: BaseException | None) -> str:
 def _make_printable(text: str) -> str:
     """A text that a terminal can show: nothing but printable characters and line feeds, and not too many."""
     text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_MESSAGE_LENGTH:
         return text
-    half = _LONGEST // 2
+    half = _MAX_MESSAGE_LENGTH // 2
     return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"

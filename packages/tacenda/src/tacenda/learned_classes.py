@@ -24,7 +24,7 @@ from tacenda.vocabulary import UNKNOWN, Vocabulary, rank
 from tacenda.word_classes import SUFFIX_LETTERS, learned_names
 
 N_CLASSES: Final = 400
-_NEIGHBORS: Final = 100  # the most frequent words, which are told apart; all others count as one
+_N_NEIGHBORS: Final = 100  # the most frequent words, which are told apart; all others count as one
 
 Ints = NDArray[np.int64]
 
@@ -56,11 +56,11 @@ def count_neighbors(
     """
     classes, n_types = list_classes(vocabulary), len(vocabulary)
     special = (vocabulary.boundary_id, vocabulary.unknown_id, *classes)
-    frequent = np.setdiff1d(np.arange(min(n_types, _NEIGHBORS + len(special))), special)
-    n_columns = _NEIGHBORS + 1
-    row, column = np.full(n_types, -1), np.full(n_types, _NEIGHBORS)
+    frequent = np.setdiff1d(np.arange(min(n_types, _N_NEIGHBORS + len(special))), special)
+    n_columns = _N_NEIGHBORS + 1
+    row, column = np.full(n_types, -1), np.full(n_types, _N_NEIGHBORS)
     row[classes] = np.arange(len(classes))
-    column[frequent[:_NEIGHBORS]] = np.arange(len(frequent[:_NEIGHBORS]))
+    column[frequent[:_N_NEIGHBORS]] = np.arange(len(frequent[:_N_NEIGHBORS]))
     found = np.zeros((2, len(classes) * n_columns), np.int64)
     done, last = 0, np.empty(0, np.int32)
     for block in blocks:

@@ -72,7 +72,7 @@ else:
             return settings
 
 
-_QUOTED = 80  # characters of a wrong value that a message repeats
+_MAX_QUOTED_LENGTH = 80  # characters of a wrong value that a message repeats
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Settings:
     def refuse(self, name: str, wanted: str) -> None:
         """Raise ConfigurationError: the option ``name`` must be ``wanted``."""
         value = repr(getattr(self, name))
-        shown = value if len(value) <= _QUOTED else value[:_QUOTED] + "..."
+        shown = value if len(value) <= _MAX_QUOTED_LENGTH else value[:_MAX_QUOTED_LENGTH] + "..."
         raise ConfigurationError(f"{self.model()}: {name} must be {wanted}, not {shown}")
 
     @classmethod
@@ -306,7 +306,7 @@ class Settings:
                 if one.group is not None and any(each.name == name for each in fields(one.group)):
                     hint = f" (it is one of {one.name}={{{name!r}: ...}})"
             raise ConfigurationError(
-                f"{cls.model()} has no option {str(name)[:_QUOTED]!r}{hint}; its "
+                f"{cls.model()} has no option {str(name)[:_MAX_QUOTED_LENGTH]!r}{hint}; its "
                 f"options are {', '.join(known)}"
             )
 

@@ -211,8 +211,8 @@ class Vocabulary:
     counts: NDArray[np.int64]
     normalization: Normalization
     oov: Oov
-    #: Counts of words of several tokens, such as *don't*, that occur twice or more in the text of the vocabulary; None if
-    #: they were not counted. They are not saved with the words: a language model saves them.
+    #: Counts of words of several tokens, such as *don't*, that occur twice or more in the text of the vocabulary; None
+    #: if they were not counted. They are not saved with the words: a language model saves them.
     split_words: Mapping[str, int] | None = None
     _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = (
         None  # words that are not unpacked yet

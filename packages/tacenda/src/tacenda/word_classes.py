@@ -40,9 +40,9 @@ CLASSES: Final[tuple[str, ...]] = tuple(
 )
 """Every class there is, coarse ones before their finer ones."""
 
-_LONG: Final = 100
+_MAX_LETTERS: Final = 100
 SUFFIX_LETTERS: Final = 4  # of a learned class at most
-_STEM_LETTERS: Final = 2  # before it at least
+_MIN_STEM_LETTERS: Final = 2  # before it at least
 _NAME: Final = re.compile(
     f"<oov:({'|'.join(map(re.escape, _SHAPES))})(?::(.{{1,{SUFFIX_LETTERS}}}))?>", re.DOTALL
 )
@@ -114,13 +114,17 @@ def learned_names(word: str) -> list[str]:
         word = _shorten(word)
         is_cased = word.isalpha() and word.lower() != word.upper()
         shape = _letters(word) if is_cased else _shape(word)
-        suffix = word[_STEM_LETTERS:][-SUFFIX_LETTERS:]
+        suffix = word[_MIN_STEM_LETTERS:][-SUFFIX_LETTERS:]
     return [*(f"<oov:{shape}:{suffix[i:]}>" for i in range(len(suffix))), f"<oov:{shape}>"]
 
 
 def _shorten(word: str) -> str:
     """Leave out the middle of a very long word, which no class looks at, so that time stays linear."""
-    return word if len(word) <= _LONG else word[: _LONG // 2] + word[-_LONG // 2 :]
+    return (
+        word
+        if len(word) <= _MAX_LETTERS
+        else word[: _MAX_LETTERS // 2] + word[-_MAX_LETTERS // 2 :]
+    )
 
 
 def _shape(word: str) -> str:

@@ -50,7 +50,7 @@ def test_they_are_read_as_a_file_on_disk_is(write_file):
 def test_a_text_at_an_address_is_read_in_pieces(monkeypatch):
     """As the commands read it, which have no cluster."""
     sizes = []
-    monkeypatch.setattr(options, "_ELSEWHERE_BYTES", 40)
+    monkeypatch.setattr(options, "_REMOTE_BLOCK_BYTES", 40)
     monkeypatch.setattr(
         "tacenda.dask.partitions.read_block",
         lambda file, begin, length, end: (

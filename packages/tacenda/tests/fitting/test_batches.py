@@ -48,7 +48,7 @@ def test_blocks_come_whole_once_and_fill_the_batch(lengths, batch, epoch):
 def test_blocks_that_are_shuffled_in_parts_make_the_same_kind_of_batches(monkeypatch, batch):
     lengths = np.random.default_rng(0).integers(0, 5, 50)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    monkeypatch.setattr(batches, "_SHUFFLED", 8)
+    monkeypatch.setattr(batches, "_BLOCKS_PER_SHUFFLE", 8)
     source = BlockBatches(offsets, batch_size=batch)
     found = [blocks.tolist() for blocks in assert_whole_blocks(source, lengths, batch, 1)]
     assert flat(source.batches(1)) != flat(source.batches(2))
@@ -57,7 +57,7 @@ def test_blocks_that_are_shuffled_in_parts_make_the_same_kind_of_batches(monkeyp
 
 
 def test_of_many_blocks_a_stretch_is_shuffled_at_a_time(monkeypatch):
-    monkeypatch.setattr(batches, "_SHUFFLED", 1000)
+    monkeypatch.setattr(batches, "_BLOCKS_PER_SHUFFLE", 1000)
     order = np.concatenate(list(BlockBatches(np.arange(20_001), batch_size=50).batches(0)))
     stretches = order.reshape(20, 1000)
     assert (stretches // 1000 == stretches[:, :1] // 1000).all()

@@ -170,9 +170,9 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "f8": np.dtype(np.float64),
     "i8": np.dtype(np.int64),
 }
-_LARGEST = 127
-_LOW = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
-_TOO_SMALL = 1e-30  # rows of smaller numbers are rows of zeros
+_INT8_MAX = 127
+_UNUSED_SCALE_BITS = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
+_ZERO_BELOW = 1e-30  # rows of smaller numbers are rows of zeros
 
 
 def compact(
@@ -194,9 +194,11 @@ def compact(
         elif precision == "int8":
             table = _finite(name, array)
             largest = np.abs(table).max(axis=1, initial=0)
-            exact = np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)
+            exact = np.where(largest < _ZERO_BELOW, 0, largest) / np.float32(_INT8_MAX)
             # rounded up, so that 127 times the scale is exact, and a restored table is rounded to itself
-            scales = ((exact.view(np.uint32) + _LOW) & ~_LOW).view(np.float32)
+            scales = ((exact.view(np.uint32) + _UNUSED_SCALE_BITS) & ~_UNUSED_SCALE_BITS).view(
+                np.float32
+            )
             divisors = np.where(scales == 0, np.float32(np.inf), scales)
             found[f"{name}{_MARK}rows"] = np.rint(table / divisors[:, None]).astype(np.int8)
             found[f"{name}{_MARK}scales"] = scales

@@ -53,14 +53,19 @@ _MAGIC = b"TACENDA\x01"
 _MAX_DEPTH = 8  # of nested models: a hostile or cyclic artifact may go on for ever
 _TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
 #: A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to.
-_HASHED = 1 << 22
+_MAX_BYTES_HASHED_ON_READ = 1 << 22
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-_PART = re.compile(rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}")
+_PART_NAME = re.compile(
+    rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}"
+)
 _TEXTS = ("kind", "name", "distribution", "version")
 _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
 _SEAL = "seal"  # a key that folders of older versions lack
-_SEALED = 1024, 64  # numbers of an array in a seal, and of one of more than `_HASHED` bytes
+_NUMBERS_PER_SEAL = (
+    1024,
+    64,
+)  # numbers of an array in a seal, and of one of more than `_MAX_BYTES_HASHED_ON_READ` bytes
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ def check_name(name: str) -> str:
 
 def is_part(name: str) -> bool:
     """Tell whether a name is one of those in the folder of a model, or what a killed save leaves there."""
-    return name == MANIFEST or store.is_temporary(name) or bool(_PART.fullmatch(name))
+    return name == MANIFEST or store.is_temporary(name) or bool(_PART_NAME.fullmatch(name))
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -297,7 +302,11 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     mapped: set[str] = set()
     for name, member in manifest.files.items():
         is_mapped = name.startswith("mapped-")
-        _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED)
+        _verify(
+            folder / name,
+            member,
+            whole or not is_mapped or member.size <= _MAX_BYTES_HASHED_ON_READ,
+        )
         if is_mapped:
             some = named_arrays.read_mapped(folder / name)
             mapped.update(some)
@@ -339,7 +348,7 @@ def _sweep(folder: Path, alone: bool) -> None:
         if os.path.lexists(folder / MANIFEST):
             manifest = _decode(_read_head(folder))
             keep = {*manifest.files, *(member.folder for member in manifest.nested.values())}
-        store.sweep(folder, keep, _PART.fullmatch, alone=alone)
+        store.sweep(folder, keep, _PART_NAME.fullmatch, alone=alone)
 
 
 def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> int:
@@ -518,7 +527,7 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
     head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
-        step = -(-array.size // _SEALED[array.nbytes > _HASHED]) or 1
+        step = -(-array.size // _NUMBERS_PER_SEAL[array.nbytes > _MAX_BYTES_HASHED_ON_READ]) or 1
         some = array.reshape(-1)[::step]
         digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())
         digest.update(some.astype(some.dtype.newbyteorder("<"), copy=False).tobytes())

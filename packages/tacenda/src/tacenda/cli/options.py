@@ -112,9 +112,9 @@ Scheduler = Annotated[
     ),
 ]
 
-_ELSEWHERE_BYTES = 1 << 26  # of a file at an address, read at a time
+_REMOTE_BLOCK_BYTES = 1 << 26  # of a file at an address, read at a time
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
-_OPTIONS = re.compile(
+_PYTHON_ARGUMENTS = re.compile(
     r"\b(blank_lines|duplicates|encoding|errors|marks|split|text_field|tokenizer)=([\"'])([\w:-]+)\2"
 )
 
@@ -215,7 +215,9 @@ def save_smaller(model: Any, source: Path, output: Path, precision: str | None) 
 
 def as_options(message: str) -> str:
     """Return a message with the arguments that it advises as options: ``--errors replace`` for ``errors="replace"``."""
-    return _OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message)
+    return _PYTHON_ARGUMENTS.sub(
+        lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message
+    )
 
 
 def refuse_nan(value: float) -> float:
@@ -257,7 +259,7 @@ def input_texts(
     if any("://" in file for file in files):
         from tacenda.dask.partitions import partitions
 
-        parts = partitions(files, _ELSEWHERE_BYTES, encoding)
+        parts = partitions(files, _REMOTE_BLOCK_BYTES, encoding)
         read = (part.blocks(encoding, errors, "keep", text_field) for part in parts)
         return chain.from_iterable(chain.from_iterable(read))
     named: list[str] = []

@@ -94,8 +94,8 @@ def doubt_lines(first_lines: Sequence[str]) -> str | None:
         longest = max(lengths, key=lengths.__getitem__, default="text")
         field = "text" if "text" in lengths else longest
         return (
-            f'the lines are JSON objects, but are read as text: give text_field="{field}" to read a field of each '
-            '(in files named *.jsonl, the field "text" is read by default)'
+            f'the lines are JSON objects, and are read as text: text_field="{field}" reads a field of each; in files '
+            'named *.jsonl, the field "text" is read by default'
         )
     if _JSON.match(lines[0]):
         return (
@@ -167,7 +167,7 @@ def doubt_tokens(
     if n_cut <= 0.001 * n_tokens:
         return None
     return (
-        f"the tokenizer splits the mark <unk>, which is written about {n_cut:,} times, into three tokens: the text is "
+        f"the tokenizer cuts the mark <unk>, which is written about {n_cut:,} times, into words: the text is "
         'tokenized already, and tokenizer="whitespace" reads it as it is'
     )
 

@@ -45,9 +45,9 @@ LONGEST_ROW: Final = 1 << 20
 LONGEST_SENTENCE: Final = 1 << 18
 """The most words of a sentence in such a file, whose rows are in memory together."""
 
-_RECORDS: Final = (".jsonl", ".ndjson")
+_JSON_LINES_SUFFIXES: Final = (".jsonl", ".ndjson")
 _COMPRESSED_SUFFIXES: Final = (".gz", ".xz", ".bz2", ".zip")
-_TEXT_SUFFIXES: Final = (".txt", *_RECORDS, *_COMPRESSED_SUFFIXES)
+_TEXT_SUFFIXES: Final = (".txt", *_JSON_LINES_SUFFIXES, *_COMPRESSED_SUFFIXES)
 
 
 def _open_zip(raw: Any) -> Any:
@@ -86,7 +86,7 @@ Marks = Literal["refuse", "skip", "keep"]
 Tokens = TypeVar("Tokens", bound=Sequence[str])
 _MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")
 _PART_OF_MARKS: Final = "s>"  # for a quick test that most lines fail
-_DECODING: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
+_DECODING_ADVICE: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
@@ -210,7 +210,7 @@ def decode_blocks(
             line = n_lines + error.object[: error.start].count(b"\n") + 1
             raise CorpusError(
                 f"{name} is not {encoding} at line {line}, byte offset {n_bytes - pending + error.start} "
-                f"(0x{bad.hex()}: {error.reason}){_DECODING}"
+                f"(0x{bad.hex()}: {error.reason}){_DECODING_ADVICE}"
             ) from error
         except UnicodeError as error:
             raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
@@ -249,7 +249,7 @@ def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator
         blocks = read_blocks(text_file(path), encoding or "utf-8")
         yield from enumerate(chain.from_iterable(blocks), 1)
     except CorpusError as error:
-        raise DataError(str(error).replace(_DECODING, advice)) from error
+        raise DataError(str(error).replace(_DECODING_ADVICE, advice)) from error
 
 
 def whole_number(digits: str) -> int | None:
@@ -346,7 +346,7 @@ def field_of(name: str, text_field: str | None) -> str | None:
     name = name.lower()
     for suffix in _COMPRESSED_SUFFIXES:
         name = name.removesuffix(suffix)
-    return text_field or ("text" if name.endswith(_RECORDS) else None)
+    return text_field or ("text" if name.endswith(_JSON_LINES_SUFFIXES) else None)
 
 
 def texts_of(

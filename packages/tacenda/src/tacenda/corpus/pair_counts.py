@@ -184,7 +184,7 @@ def stack_row_blocks(
         where, cause = scratch or tempfile.gettempdir(), error.__cause__
         raise DataError(
             f"cannot write counts to {where}: {getattr(cause, 'strerror', None) or error}; "
-            "name a folder with more space as scratch, or raise memory_budget"
+            "name a folder with room as scratch, or raise memory_budget"
         ) from error
 
 

@@ -33,7 +33,7 @@ from tacenda.errors import ConfigurationError, CorpusError
 Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 #: Encodings in which the byte of a line feed is never part of another character.
-_CUT: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
+_DIVISIBLE_ENCODINGS: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Partition:
         read, or has another size than when the partitions were cut.
         """
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
-        chunks = byte_chunks(self) if self.end is None else self._range()
+        chunks = byte_chunks(self) if self.end is None else self._read_range()
         blocks = decode_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
         yield from texts_of(blocks, name, marks, field_of(self.name, text_field))
 
-    def _range(self) -> Iterator[bytes]:
+    def _read_range(self) -> Iterator[bytes]:
         assert self.end is not None
         try:
             with self.file as file:
@@ -115,7 +115,7 @@ def partitions(
     found: list[Partition] = []
     for address in addresses:
         for file in _open(os.fspath(address), dict(storage_options or {})):
-            found += _cut(file, n_bytes, encoding)
+            found += _divide(file, n_bytes, encoding)
     if not found:
         raise CorpusError("there is no file to read: give at least one address")
     return found
@@ -135,7 +135,7 @@ def _open(address: str, options: dict[str, Any]) -> Sequence[Any]:
     return files
 
 
-def _cut(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
+def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
     name = file.full_name.removeprefix("file://")
     try:
         about = file.fs.info(file.path)
@@ -146,7 +146,7 @@ def _cut(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
     except OSError as error:
         raise _read_error(name, error) from error
     try:
-        may_cut = codecs.lookup(encoding).name in _CUT
+        may_cut = codecs.lookup(encoding).name in _DIVISIBLE_ENCODINGS
     except LookupError as error:
         raise CorpusError(f"{error}; use e.g. encoding='utf-8'") from error
     size = about.get("size")

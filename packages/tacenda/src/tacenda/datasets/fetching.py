@@ -42,8 +42,8 @@ from tacenda.progress import Progress, track
 MANIFEST = "tacenda-dataset.json"
 _FORMAT = 1
 #: Statuses of a server that another attempt may overcome.
-_RETRIED = {408, 425, 429, 500, 502, 503, 504}
-_CHUNK = 1 << 16
+_RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+_CHUNK_BYTES = 1 << 16
 _TAR = re.compile(r"\.(tar|tgz|txz|tbz2?)(\.(gz|xz|bz2))?\Z")
 _WEB_PAGE = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _OPENERS: dict[tuple[str, ...], Any] = {
@@ -309,7 +309,7 @@ def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> N
         try:
             response.raise_for_status()
         except requests.HTTPError as error:
-            if response.status_code in _RETRIED:
+            if response.status_code in _RETRIED_STATUSES:
                 raise
             raise _RefusedError(str(error)) from error
         length = response.headers.get("content-length", "")
@@ -321,7 +321,7 @@ def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> N
         size = 0
         bar: Progress[object] = track(None, f"fetching {name}", total=announced, unit="B")
         with closing(bar):
-            for chunk in response.iter_content(_CHUNK):
+            for chunk in response.iter_content(_CHUNK_BYTES):
                 if not size and _WEB_PAGE.match(chunk) and not name.endswith((".html", ".htm")):
                     raise _RefusedError(
                         "a web page came instead of the file, such as that of a network that asks for a login"
@@ -398,7 +398,7 @@ def extract(
                 target = scratch.joinpath(*parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source, target.open("xb") as stream:
-                    while chunk := source.read(_CHUNK):
+                    while chunk := source.read(_CHUNK_BYTES):
                         n_bytes += len(chunk)
                         if n_bytes > max_bytes:
                             raise fault(f"it unpacks to more than {max_bytes:,} bytes")

@@ -22,8 +22,8 @@ from tacenda.ratings.table import IdIndex, Ratings
 
 Floats = NDArray[np.float32]
 _LEVELS = np.arange(1.0, 6.0)
-_BLOCK = 8192  # users at a time: bounds the memory
-_ROUNDS = 60
+_USERS_PER_BLOCK = 8192  # users at a time: bounds the memory
+_MAX_ROUNDS = 60
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,10 @@ def generate(
     items = np.empty(int(activity.sum()), np.int32)  # enough: nobody rates more than they should
     values = np.empty(len(items), np.float32)
     offsets = np.zeros(n_users + 1, np.int64)
-    blocks = [np.arange(i, min(i + _BLOCK, n_users)) for i in range(0, n_users, _BLOCK)]
+    blocks = [
+        np.arange(i, min(i + _USERS_PER_BLOCK, n_users))
+        for i in range(0, n_users, _USERS_PER_BLOCK)
+    ]
     for users in blocks:
         keys = _draw_block(rng, truth, users, activity, cumulative, informative)
         counts = np.bincount(keys // n_items - users[0], minlength=len(users))
@@ -156,7 +159,7 @@ def _draw_block(
     n_items, first = len(cumulative), users[0]
     finished = []
     kept = np.zeros(0, np.int64)  # keys of users that still miss some
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         have = np.bincount(kept // n_items - first, minlength=len(activity) - first)
         missing = activity[users] - have[users - first]
         complete = np.isin(kept // n_items, users[missing == 0])

@@ -28,19 +28,26 @@ from numpy.typing import NDArray
 
 from tacenda.errors import ConfigurationError
 
-_FIGURES = 0.6  # share of numbers written in figures
+_SHARE_OF_FIGURES = 0.6  # share of numbers written in figures
 _SENTENCES_PER_TOPIC = 8
 _N_TOPICS = 12
-_BOOST = 10.0  # how much likelier a lexeme is in its own topic
+_TOPIC_BOOST = 10.0  # how much likelier a lexeme is in its own topic
 
-_SIZES = {
+_LIST_SIZES = {
     "NOUN": 2400, "VERB": 1100, "ADJ": 800, "ADV": 250, "DET": 5, "PRON": 6, "ADP": 14, "SCONJ": 5,
     "CCONJ": 3, "AUX": 5, "FIRST": 160, "LAST": 500, "LOC": 260, "ORG1": 220, "ORG2": 14,
     "NUM": 40,
 }  # fmt: skip
-_OPEN = {"NOUN", "VERB", "ADJ", "LAST", "LOC", "ORG1"}  # word lists whose lexemes belong to topics
+_TOPICAL_LISTS = {
+    "NOUN",
+    "VERB",
+    "ADJ",
+    "LAST",
+    "LOC",
+    "ORG1",
+}  # word lists whose lexemes belong to topics
 #: Source, target and the part of the target's lexemes that take the stem of a source lexeme of similar frequency.
-_SHARED = (
+_SHARED_STEMS = (
     ("NOUN", "VERB", 0.60), ("NOUN", "ADJ", 0.35), ("ADJ", "ADV", 0.30), ("LOC", "LAST", 0.35),
     ("NOUN", "LAST", 0.10), ("LAST", "ORG1", 0.40), ("NOUN", "ORG2", 1.0),
 )  # fmt: skip
@@ -114,7 +121,7 @@ class Language:
             for j, probability in row[-1].items():
                 self.transition[i, int(j)] = probability
         self.tags: tuple[str, ...] = tuple(sorted({s.tag for s in self.states[1:]}))
-        self.lexicon: dict[str, WordList] = _lexicon(seed)
+        self.lexicon: dict[str, WordList] = _invent_lexicon(seed)
         self._steps = [list(accumulate(row)) for row in self.transition.tolist()]
         self._choices = {
             name: [list(accumulate(row)) for row in words.probabilities]
@@ -143,8 +150,8 @@ class Language:
         before = ""
         for position, number in enumerate(path):
             now = self.states[number]
-            if now.lexemes == "NUM" and rng.random() < _FIGURES:
-                words.append(_figures(rng))
+            if now.lexemes == "NUM" and rng.random() < _SHARE_OF_FIGURES:
+                words.append(_write_number(rng))
             else:
                 words.append(self._forms[number][_draw(self._choices[now.lexemes][topic], rng)])
             if now.entity:
@@ -162,7 +169,7 @@ def _draw(cumulative: list[float], rng: random.Random) -> int:
     return min(bisect_right(cumulative, rng.random()), len(cumulative) - 1)
 
 
-def _figures(rng: random.Random) -> str:
+def _write_number(rng: random.Random) -> str:
     kind = rng.random()
     if kind < 0.5:
         return str(rng.randrange(2, 100))
@@ -171,19 +178,19 @@ def _figures(rng: random.Random) -> str:
     return f"{rng.randrange(1, 1000)},{rng.randrange(1000):03d}"
 
 
-def _lexicon(seed: int) -> dict[str, WordList]:
+def _invent_lexicon(seed: int) -> dict[str, WordList]:
     """Invent all word lists of the language with this seed; NUM has no figures ("47")."""
     rng = random.Random(f"synthetic lexicon {seed}")
     lists = {
-        name: WordList(_inflections(name, stems, rng), _probabilities(name, len(stems), rng))
-        for name, stems in _stems(rng).items()
+        name: WordList(_inflect_list(name, stems, rng), _draw_probabilities(name, len(stems), rng))
+        for name, stems in _invent_stems(rng).items()
     }
     lists["COMMA"] = WordList({"": [","]}, [[1.0]] * _N_TOPICS)
     lists["FINAL"] = WordList({"": [".", "?", "!"]}, [[0.88, 0.08, 0.04]] * _N_TOPICS)
     return lists
 
 
-def _stems(rng: random.Random) -> dict[str, list[str]]:
+def _invent_stems(rng: random.Random) -> dict[str, list[str]]:
     used: set[str] = set()
 
     def invent(shortest: int, longest: int) -> str:
@@ -200,10 +207,10 @@ def _stems(rng: random.Random) -> dict[str, list[str]]:
                 return word
 
     stems = {}
-    for name, size in _SIZES.items():
+    for name, size in _LIST_SIZES.items():
         syllables = (1, 1) if size < 7 else (1, 2) if size < 20 else (2, 3)
         stems[name] = [invent(*syllables) for _ in range(size)]
-    for source, target, part in _SHARED:
+    for source, target, part in _SHARED_STEMS:
         ratio = len(stems[source]) / len(stems[target])
         for i in range(len(stems[target])):
             if rng.random() < part:
@@ -225,7 +232,7 @@ def _inflect(stem: str, suffix: str) -> str:
     return stem + suffix.replace("A", "a" if back else "e").replace("U", "u" if back else "i")
 
 
-def _inflections(name: str, stems: list[str], rng: random.Random) -> dict[str, list[str]]:
+def _inflect_list(name: str, stems: list[str], rng: random.Random) -> dict[str, list[str]]:
     if name in ("FIRST", "LAST", "LOC", "ORG1", "ORG2"):
         stems = [stem.capitalize() for stem in stems]
     if name == "NOUN":
@@ -245,13 +252,14 @@ def _inflections(name: str, stems: list[str], rng: random.Random) -> dict[str, l
     return {form: [_inflect(stem, suffix) for stem in stems] for form, suffix in suffixes.items()}
 
 
-def _probabilities(name: str, size: int, rng: random.Random) -> list[list[float]]:
+def _draw_probabilities(name: str, size: int, rng: random.Random) -> list[list[float]]:
     zipf = [1.0 / (rank + 2.7) ** 1.05 for rank in range(size)]
     home = [rng.randrange(_N_TOPICS) if rng.random() < 0.7 else -1 for _ in range(size)]
     rows = []
     for topic in range(_N_TOPICS):
         row = [
-            p * (_BOOST if name in _OPEN and home[i] == topic else 1.0) for i, p in enumerate(zipf)
+            p * (_TOPIC_BOOST if name in _TOPICAL_LISTS and home[i] == topic else 1.0)
+            for i, p in enumerate(zipf)
         ]
         total = sum(row)
         rows.append([p / total for p in row])

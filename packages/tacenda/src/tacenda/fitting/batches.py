@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from tacenda.errors import ConfigurationError
 
-_WHOLE = 1 << 26  # bytes: arrays up to this size are hashed whole, larger ones in samples
-_SAMPLES = 64
-_SHUFFLED = 1 << 20  # blocks that are shuffled together
+_MAX_BYTES_HASHED_WHOLE = (
+    1 << 26
+)  # bytes: arrays up to this size are hashed whole, larger ones in samples
+_N_SAMPLES = 64
+_BLOCKS_PER_SHUFFLE = 1 << 20  # blocks that are shuffled together
 
 
 def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str:
@@ -25,11 +27,11 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=16)
     for array in arrays:
         digest.update(f"{array.shape}{array.dtype.str}".encode())
-        if array.nbytes <= _WHOLE or array.ndim == 0:
+        if array.nbytes <= _MAX_BYTES_HASHED_WHOLE or array.ndim == 0:
             parts = [array]
         else:
             rows = max(1, (1 << 20) * len(array) // array.nbytes)
-            starts = np.linspace(0, len(array) - rows, _SAMPLES).astype(np.int64)
+            starts = np.linspace(0, len(array) - rows, _N_SAMPLES).astype(np.int64)
             parts = [array[start : start + rows] for start in starts]
         for part in parts:  # not copied where it is in C order
             digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
@@ -90,7 +92,7 @@ class BlockBatches:
 
     def __init__(self, offsets: NDArray[Any], *, batch_size: int, seed: int = 0) -> None:
         self.offsets = np.asarray(offsets, np.int64)
-        self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _SHUFFLED)
+        self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _BLOCKS_PER_SHUFFLE)
         # the last offset is above the first where a block is not empty
         if batch_size < 1 or self.offsets[-1] == self.offsets[0]:
             raise ConfigurationError(
@@ -114,7 +116,7 @@ class BlockBatches:
             rng.shuffle(starts)
         index, order = 0, np.empty(0, np.int64)
         for start in starts.tolist():
-            sizes = np.diff(self.offsets[start : start + _SHUFFLED + 1])
+            sizes = np.diff(self.offsets[start : start + _BLOCKS_PER_SHUFFLE + 1])
             blocks = start + np.flatnonzero(sizes > 0)
             rng.shuffle(blocks)
             # a batch may reach into the next million

@@ -29,7 +29,7 @@ Resume = bool | Literal["auto"]
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
-_ARRAYS = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
+_ARRAY_FILE = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class CheckpointFolder:
             # the commit point: before it the old checkpoint is whole, after it the new one
             store.write_file(self.manifest, json.dumps(manifest, indent=1).encode())
             keep = {entry["name"] for entry in files.values()}
-            store.sweep(self.folder, keep, _ARRAYS.fullmatch)
+            store.sweep(self.folder, keep, _ARRAY_FILE.fullmatch)
         except OSError as error:
             self._best = None
             for path in self._fresh:  # which no manifest names
@@ -171,7 +171,7 @@ class CheckpointFolder:
         if resume is False:
             self.manifest.unlink(missing_ok=True)
             if self.folder.is_dir():
-                store.sweep(self.folder, (), _ARRAYS.fullmatch)
+                store.sweep(self.folder, (), _ARRAY_FILE.fullmatch)
         if not self.manifest.exists():
             if resume is True:
                 raise FittingError(

@@ -30,8 +30,12 @@ from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_
 from tacenda.progress import track
 from tacenda.store import path_of
 
-_FINAL = {"patience", "callback"}  # reasons to stop that more epochs do not undo
-_MAY_DIFFER = {"epochs", "check_losses_every", "on_divergence"}  # between a run and one resumed
+_FINAL_REASONS = {"patience", "callback"}  # reasons to stop that more epochs do not undo
+_MAY_CHANGE_ON_RESUME = {
+    "epochs",
+    "check_losses_every",
+    "on_divergence",
+}  # between a run and one resumed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,7 +407,7 @@ class FitLoop:
             "model": type(self.model).__qualname__,
             "configuration": dict(identity),
             "data": self.source.fingerprint(),
-            "settings": {k: v for k, v in settings.items() if k not in _MAY_DIFFER},
+            "settings": {k: v for k, v in settings.items() if k not in _MAY_CHANGE_ON_RESUME},
         }
         self.recorder = CheckpointFolder(folder, known, run.every_steps, run.every_seconds)
         saved = self.recorder.find(run.resume)
@@ -435,7 +439,7 @@ class FitLoop:
             ) from error
         self._earlier = self.history.seconds
         self.learning_rate = math.nan if rate is None else rate
-        if self.history.stopped not in _FINAL:
+        if self.history.stopped not in _FINAL_REASONS:
             self.history.stopped = ""
 
 

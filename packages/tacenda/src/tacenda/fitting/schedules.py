@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
 
-_LEAST = {"rate": 0, "factor": 0, "floor": 0, "epochs": 1, "steps": 1}
+_LOWER_BOUNDS = {"rate": 0, "factor": 0, "floor": 0, "epochs": 1, "steps": 1}
 
 
 class Position(NamedTuple):
@@ -31,7 +31,7 @@ class Schedule:
     rate: float
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, least in _LOWER_BOUNDS.items():
             value = getattr(self, name, least)
             if not isinstance(value, Real) or not least <= float(value) < math.inf:
                 raise ConfigurationError(

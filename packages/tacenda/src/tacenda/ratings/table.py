@@ -22,7 +22,7 @@ Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
 
-_AT_ONCE = 1 << 22
+_IDS_PER_PASS = 1 << 22
 LONGEST_ID = 1_000
 """The most characters of an id: in memory every id takes the room of the longest."""
 
@@ -332,8 +332,8 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
 def _counts(ids: Ints, n: int) -> Offsets:
     """Count each number below ``n``, a part at a time because ``bincount`` copies to int64."""
     counts = np.zeros(n, np.int64)
-    for start in range(0, len(ids), _AT_ONCE):
-        counts += np.bincount(ids[start : start + _AT_ONCE], minlength=n)
+    for start in range(0, len(ids), _IDS_PER_PASS):
+        counts += np.bincount(ids[start : start + _IDS_PER_PASS], minlength=n)
     return counts
 
 

@@ -20,7 +20,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, wa
 from tacenda.plugins import version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
-_SAMPLES = 100  # examples of a training whose tokens are looked at
+_SURVEYED_EXAMPLES = 100  # examples of a training whose tokens are looked at
 
 
 class ModelComponent(Pipe):
@@ -150,7 +150,9 @@ class ModelComponent(Pipe):
     def _survey_examples(self, get_examples: Callable[[], Iterable[Any]] | None) -> None:
         """Look at the tokens of the first examples of a training."""
         if get_examples is not None:
-            self._survey_tokens(each.predicted for each in islice(get_examples(), _SAMPLES))
+            self._survey_tokens(
+                each.predicted for each in islice(get_examples(), _SURVEYED_EXAMPLES)
+            )
 
     def _meet_pipeline(self) -> None:
         """Check the pipeline, and note in its metadata what it now requires."""
@@ -158,7 +160,7 @@ class ModelComponent(Pipe):
         if nlp is None:
             return
         self._check_pipeline(nlp)
-        for distribution in _distributions(self._model):
+        for distribution in _find_distributions(self._model):
             note_requirement(nlp, distribution)
         self._checked = nlp.pipe_names
 
@@ -298,12 +300,12 @@ def _unpickle(
     return component.from_bytes(data)
 
 
-def _distributions(model: Any) -> set[str]:
+def _find_distributions(model: Any) -> set[str]:
     """Return the distributions whose plugins a model needs, those of models within it included."""
     if model is None:
         return set()
     parts = model.nested().values() if hasattr(model, "nested") else ()
-    return {getattr(model, "distribution", "")}.union(*map(_distributions, parts))
+    return {getattr(model, "distribution", "")}.union(*map(_find_distributions, parts))
 
 
 def note_requirement(nlp: Any, distribution: str) -> None:

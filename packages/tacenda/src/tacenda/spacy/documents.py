@@ -13,10 +13,10 @@ from tacenda.errors import warn
 CACHE_LIMIT = 100_000
 
 #: Tokens after which `TokenSurvey` says what it has found, and the punctuation marks that must be among them.
-_ENOUGH_TOKENS, _ENOUGH_MARKS = 1000, 50
+_SURVEYED_TOKENS, _MIN_MARKS = 1000, 50
 #: Shares of unknown tokens and of unknown punctuation marks that no text had whose language the model knew, in English,
 #: German, French, Polish, Slovenian and Finnish, with vocabularies of 7,000 to 40,000 words of another time and kind.
-_TOO_MANY_TOKENS, _TOO_MANY_MARKS = 0.7, 0.5
+_MAX_UNKNOWN_TOKENS, _MAX_UNKNOWN_MARKS = 0.7, 0.5
 
 
 class WordCache(dict[int, Any]):
@@ -116,7 +116,7 @@ class TokenSurvey:
     @property
     def is_over(self) -> bool:
         """Whether further documents change nothing."""
-        return self._tokens >= _ENOUGH_TOKENS
+        return self._tokens >= _SURVEYED_TOKENS
 
     def read(self, docs: Iterable[Doc]) -> None:
         """Count the tokens of documents."""
@@ -146,8 +146,8 @@ class TokenSurvey:
 
     def _describe(self) -> str | None:
         """Return which share is unknown, if it is too large."""
-        if self._unknown > _TOO_MANY_TOKENS * self._tokens:
+        if self._unknown > _MAX_UNKNOWN_TOKENS * self._tokens:
             return f"{self._unknown / self._tokens:.0%} of the pipeline's tokens"
-        if self._marks >= _ENOUGH_MARKS and self._unknown_marks > _TOO_MANY_MARKS * self._marks:
+        if self._marks >= _MIN_MARKS and self._unknown_marks > _MAX_UNKNOWN_MARKS * self._marks:
             return f"{self._unknown_marks / self._marks:.0%} of the pipeline's punctuation marks"
         return None
