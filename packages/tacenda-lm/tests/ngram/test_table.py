@@ -211,7 +211,7 @@ def test_a_large_table_that_nobody_has_checked_harms_nothing(model, monkeypatch,
 
 
 def test_a_saved_table_is_mapped_and_its_bytes_can_be_verified(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "_MAX_BYTES_HASHED_ON_READ", 0)
+    monkeypatch.setattr(folder, "_HASHED_BYTES", 0)
     model.save(tmp_path / "m")
     again = KneserNey.load(tmp_path / "m")
     assert isinstance(again.table.data.base.base, np.memmap)

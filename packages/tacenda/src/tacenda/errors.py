@@ -1,4 +1,4 @@
-"""The errors Tacenda raises on purpose, and its warnings: one sentence each: what is wrong, where, what to do."""
+"""Tacenda's errors and warnings: each is one sentence that says what is wrong, where, and what to do."""
 
 import sys
 import warnings
@@ -8,10 +8,10 @@ _MAX_MESSAGE_LENGTH = 800  # characters of a message; what it quotes may be a wh
 
 
 class TacendaError(Exception):
-    """Base of every error that the user can fix; the command line shows it in one line.
+    """Base class of the errors that a user can fix; the command line shows them in one line.
 
-    What a message quotes from a file or an argument cannot harm a terminal: characters that are not
-    printable are escaped, and the middle of a very long message is left out.
+    A message may quote a hostile file or argument: characters that are not printable are escaped, and the middle of a
+    very long message is left out.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -27,7 +27,7 @@ class PluginLoadError(PluginError):
 
 
 class PluginUnavailableError(PluginLoadError):
-    """A plugin is sound but cannot work here, because a device or an optional package is missing."""
+    """A plugin is valid but cannot work here, because a device or an optional package is missing."""
 
 
 class ArtifactError(TacendaError):
@@ -51,7 +51,7 @@ class ConfigurationError(TacendaError, ValueError):
 
 
 class FittingError(TacendaError, RuntimeError):
-    """A fit cannot start, resume or go on; the model keeps the best parameters it has seen."""
+    """A fit cannot start, resume or continue; the model keeps the best parameters it has seen."""
 
 
 class NotFittedError(TacendaError, RuntimeError):
@@ -62,11 +62,9 @@ class TacendaWarning(UserWarning):
     """The call works, but probably does not do what the user means."""
 
 
-#: Packages whose frames are not the user's: ours, the hosts that call us, and what runs context managers and wrappers.
-_NOT_THE_USER = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
-_given_warnings: dict[
-    int, set[str]
-] = {}  # topics by the ids of their objects, as long as these live
+#: Packages whose stack frames are not the user's: Tacenda, its hosts, and the modules of context managers and wrappers.
+_HOSTS = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
+_given_warnings: dict[int, set[str]] = {}  # topics by the ids of objects that still exist
 
 
 def warn(
@@ -75,7 +73,7 @@ def warn(
     *,
     once: tuple[object, str] | None = None,
 ) -> None:
-    """Warn of something in one sentence, at the line of the user's that called Tacenda or its host.
+    """Give a warning at the line of the user's code that called Tacenda or its host.
 
     Parameters
     ----------
@@ -84,8 +82,8 @@ def warn(
     category
         The class of the warning.
     once
-        An object, such as a model or a component, and a topic: of a topic an object is told once in its life,
-        whatever the numbers in the message. Without it, Python shows equal messages from one line once.
+        An object, such as a model or a component, and a topic: only the first warning of the topic is given for this
+        object, even if later messages differ. Without it, Python shows equal messages from one line once.
     """
     if once is not None:
         owner, topic = once
@@ -99,22 +97,22 @@ def warn(
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in _NOT_THE_USER and not package.startswith("tacenda_"):
+        if package not in _HOSTS and not package.startswith("tacenda_"):
             break
         level, frame = level + 1, frame.f_back
     warnings.warn(_make_printable(message), category, stacklevel=level)
 
 
 def is_of_compiler(error: BaseException) -> bool:
-    """Tell whether numba raised an error while it compiled, which says nothing of a model or a file."""
+    """Return whether numba raised an error while it compiled, which is no fault of a model or a file."""
     return type(error).__module__.partition(".")[0] in ("numba", "llvmlite")
 
 
 def describe(error: BaseException | None) -> str:
-    """An exception in one line: the message of ours, type and message of any other."""
+    """Return an exception in one line: the message of a TacendaError, type and message of any other."""
     try:
         text = " ".join(str(error).split())
-    except Exception:  # an error of others may fail even at this
+    except Exception:  # the ``__str__`` of a foreign error may fail
         text = ""
     if isinstance(error, TacendaError):
         return text
@@ -122,7 +120,7 @@ def describe(error: BaseException | None) -> str:
 
 
 def _make_printable(text: str) -> str:
-    """A text that a terminal can show: nothing but printable characters and line feeds, and not too many."""
+    """Return a text with all but printable characters and line feeds escaped, and shortened if it is very long."""
     text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     if len(text) <= _MAX_MESSAGE_LENGTH:
         return text

@@ -15,15 +15,10 @@ if TYPE_CHECKING:
 def attach(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` of a package, whose ``__name__`` is given.
 
-    Parameters
-    ----------
-    package
-        Its ``__name__``.
-    homes
-        Names, separated by spaces, by the relative module that defines them: ``{".lds.model": "LDS"}``. Modules of the
-        package itself are under ``"."``.
+    ``homes`` has names, separated by spaces, by the relative module that defines them: ``{".lds.model": "LDS"}``.
+    Modules of the package itself are under ``"."``.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 

@@ -113,7 +113,7 @@ class Option:
             return isinstance(value, str) and re.fullmatch(self.matches[0], value) is not None
         if kind not in (int, float):
             return isinstance(value, origin or kind)
-        # compared exactly: an integer may be larger than any float, and a bool is no number here
+        # integers are not converted, because they may be larger than any float; a bool is not accepted as a number
         return (
             (type(value) is int or (kind is float and type(value) is float))
             and abs(value) <= sys.float_info.max
@@ -124,7 +124,7 @@ class Option:
         )
 
     def describe_allowed(self, kind: Any = None) -> str:
-        """Return what the option may be, as an error message says it."""
+        """Return the allowed types and bounds in words, for error messages."""
         kind = self.kind if kind is None else kind
         origin = get_origin(kind)
         if origin in (Union, types.UnionType):
@@ -190,11 +190,12 @@ class Settings:
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
-        """Check every value, and make groups of mappings, tuples of lists, numbers of numpy's."""
+        """Convert mappings to groups, lists to tuples and numpy scalars to numbers, and check every value."""
         changed = False
         for one in _options_of(type(self)):  # type: ignore[arg-type]
             value = getattr(self, one.name)
-            if value is one.default:  # nearly all are, and a model is made from its settings often
+            # the usual case, and fast, because a model is often made from its settings
+            if value is one.default:
                 continue
             changed = True
             if isinstance(value, np.generic):
@@ -224,7 +225,7 @@ class Settings:
         return {}
 
     def check(self) -> None:
-        """Check what involves several options; subclasses call `refuse` from here."""
+        """Check conditions on several options; a subclass overrides it and calls `refuse`."""
 
     def refuse(self, name: str, wanted: str) -> None:
         """Raise ConfigurationError: the option ``name`` must be ``wanted``."""
@@ -234,7 +235,7 @@ class Settings:
 
     @classmethod
     def model(cls) -> str:
-        """Return whose settings these are: the name of the class without ``Settings`` or ``Advanced``."""
+        """Return the name of the model with these settings: the class's, without ``Settings`` or ``Advanced``."""
         return cls.__name__.removesuffix("Settings").removesuffix("Advanced")
 
     @classmethod
@@ -253,7 +254,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return settings from what `to_dict` gave, or from part of it.
+        """Return settings from the result of `to_dict`, or from part of it.
 
         Raises
         ------
@@ -268,7 +269,7 @@ class Settings:
 
     @classmethod
     def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `to_dict` gave in an earlier release, without options that are retired by now.
+        """Return the result of `to_dict` of an earlier release, without options that are retired by now.
 
         Raises ConfigurationError for a retired option whose value is not the constant it became.
         """
@@ -279,15 +280,17 @@ class Settings:
                 raise ConfigurationError(
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
-        kept = {name: value for name, value in values.items() if name not in cls.retired}
+        options = cls.options()
+        names = {option.name for option in options}
+        current = {name: value for name, value in values.items() if name not in cls.retired}
         for group in (values.get(name) for name in cls.retired):
-            if isinstance(group, Mapping):  # options of a retired group may be the class's own now
-                own = {one.name for one in _options_of(cls)}  # type: ignore[arg-type]
-                kept = {name: value for name, value in group.items() if name in own} | kept
-        for one in _options_of(cls):  # type: ignore[arg-type]
-            if isinstance(kept.get(one.name), Mapping) and one.group is not None:
-                kept[one.name] = one.group.without_retired(kept[one.name])
-        return kept
+            # options of a retired group may belong to the class itself now
+            if isinstance(group, Mapping):
+                current = {name: value for name, value in group.items() if name in names} | current
+        for option in options:
+            if isinstance(current.get(option.name), Mapping) and option.group is not None:
+                current[option.name] = option.group.without_retired(current[option.name])
+        return current
 
     @classmethod
     def require_known(cls, names: Mapping[str, Any]) -> None:
@@ -319,7 +322,8 @@ class Settings:
             text = one.doc[:1].upper() + one.doc[1:] + "."
             lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
             inner_options = one.group.options() if one.group else []
-            lines += [""] * bool(inner_options)
+            if inner_options:
+                lines.append("")
             for inner in inner_options:
                 text = f"* {inner.name} = {inner.default!r}: {inner.doc}."
                 lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="      ")
@@ -365,7 +369,7 @@ def configured_by(
 
 
 class _New:
-    """How a signature shows a group of options at their defaults: ``HMMAdvanced()``."""
+    """The default of a group of options in a signature, shown as ``HMMAdvanced()``."""
 
     def __init__(self, name: str) -> None:
         self._name = name

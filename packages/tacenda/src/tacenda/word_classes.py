@@ -40,7 +40,7 @@ CLASSES: Final[tuple[str, ...]] = tuple(
 )
 """Every class there is, coarse ones before their finer ones."""
 
-_MAX_LETTERS: Final = 100
+_MAX_LENGTH: Final = 100  # characters of a word, which is shortened beyond
 SUFFIX_LETTERS: Final = 4  # of a learned class at most
 _MIN_STEM_LETTERS: Final = 2  # before it at least
 _NAME: Final = re.compile(
@@ -121,9 +121,7 @@ def learned_names(word: str) -> list[str]:
 def _shorten(word: str) -> str:
     """Leave out the middle of a very long word, which no class looks at, so that time stays linear."""
     return (
-        word
-        if len(word) <= _MAX_LETTERS
-        else word[: _MAX_LETTERS // 2] + word[-_MAX_LETTERS // 2 :]
+        word if len(word) <= _MAX_LENGTH else word[: _MAX_LENGTH // 2] + word[-_MAX_LENGTH // 2 :]
     )
 
 

@@ -50,22 +50,18 @@ MAX_BYTES = store.LARGEST_JSON
 
 _FORMAT = "tacenda artifact"
 _MAGIC = b"TACENDA\x01"
-_MAX_DEPTH = 8  # of nested models: a hostile or cyclic artifact may go on for ever
+_MAX_DEPTH = 8  # of nested models, because a hostile or cyclic artifact may be nested endlessly
 _TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
-#: A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to.
-_MAX_BYTES_HASHED_ON_READ = 1 << 22
+#: A larger mapped file is read where it is used, so its sha256 is compared only if `read` is asked to.
+_HASHED_BYTES = 1 << 22
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-_PART_NAME = re.compile(
-    rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}"
-)
+_PART = re.compile(rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}")
 _TEXTS = ("kind", "name", "distribution", "version")
 _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
 _SEAL = "seal"  # a key that folders of older versions lack
-_NUMBERS_PER_SEAL = (
-    1024,
-    64,
-)  # numbers of an array in a seal, and of one of more than `_MAX_BYTES_HASHED_ON_READ` bytes
+#: How many numbers of an array are in a seal, and how many of an array of more than `_HASHED_BYTES`.
+_SEALED_NUMBERS = 1024, 64
 
 
 @dataclass(frozen=True)
@@ -224,7 +220,7 @@ def check_name(name: str) -> str:
 
 def is_part(name: str) -> bool:
     """Tell whether a name is one of those in the folder of a model, or what a killed save leaves there."""
-    return name == MANIFEST or store.is_temporary(name) or bool(_PART_NAME.fullmatch(name))
+    return name == MANIFEST or store.is_temporary(name) or bool(_PART.fullmatch(name))
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -302,11 +298,7 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     mapped: set[str] = set()
     for name, member in manifest.files.items():
         is_mapped = name.startswith("mapped-")
-        _verify(
-            folder / name,
-            member,
-            whole or not is_mapped or member.size <= _MAX_BYTES_HASHED_ON_READ,
-        )
+        _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED_BYTES)
         if is_mapped:
             some = named_arrays.read_mapped(folder / name)
             mapped.update(some)
@@ -328,12 +320,13 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
 
 
 def _is_whole(folder: Path, head: _Member) -> bool:
-    """Tell whether a nested model of this content is there already, undamaged."""
+    """Return whether the folder already holds a nested model of this content, undamaged."""
     try:
         data = _read_head(folder)
         manifest = _decode(data, in_folder=True)
         for name, member in manifest.files.items():
-            _verify(folder / name, member)  # its hash alone: tables need not fit into memory twice
+            # only the hash, because tables need not fit into memory twice
+            _verify(folder / name, member)
     except (ArtifactError, OSError):
         return False
     inner = ((folder / part.folder, part._replace(folder="")) for part in manifest.nested.values())
@@ -348,7 +341,7 @@ def _sweep(folder: Path, alone: bool) -> None:
         if os.path.lexists(folder / MANIFEST):
             manifest = _decode(_read_head(folder))
             keep = {*manifest.files, *(member.folder for member in manifest.nested.values())}
-        store.sweep(folder, keep, _PART_NAME.fullmatch, alone=alone)
+        store.sweep(folder, keep, _PART.fullmatch, alone=alone)
 
 
 def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> int:
@@ -527,7 +520,7 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
     head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
-        step = -(-array.size // _NUMBERS_PER_SEAL[array.nbytes > _MAX_BYTES_HASHED_ON_READ]) or 1
+        step = -(-array.size // _SEALED_NUMBERS[array.nbytes > _HASHED_BYTES]) or 1
         some = array.reshape(-1)[::step]
         digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())
         digest.update(some.astype(some.dtype.newbyteorder("<"), copy=False).tobytes())

@@ -120,7 +120,7 @@ _PYTHON_ARGUMENTS = re.compile(
 
 
 def settings_of(pairs: list[str]) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` of a repeated option ``--set``; a value that is not JSON is a string.
+    """Return the options in ``NAME=VALUE`` pairs of ``--set``; a value that is not JSON is a string.
 
     ``advanced.NAME=VALUE`` sets an option of the group ``advanced``.
     """
@@ -152,19 +152,19 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
 
 
 def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
-    """Return the options of a model from ``--set`` and from the command's options, where None is "not given"."""
+    """Return the options of a model from ``--set`` and from options of the command, None if they are not given."""
     given = {name: value for name, value in named.items() if value is not None}
     return settings_of(settings or []) | given
 
 
-def load_model(folder: Path, method: str, what: str) -> Any:
-    """Load a saved model. Raises ConfigurationError if it lacks a method, since it is then not ``what`` is wanted."""
+def load_model(folder: Path, required_method: str, description: str) -> Any:
+    """Load a saved model. Raises ConfigurationError if it has no such method, and so is not what is described."""
     import tacenda
 
     model = tacenda.load(folder)
-    if not hasattr(model, method):
+    if not hasattr(model, required_method):
         name = getattr(model, "name", type(model).__name__)
-        raise ConfigurationError(f"{folder} holds a model {name!r}, not {what}")
+        raise ConfigurationError(f"{folder} holds a model {name!r}, not {description}")
     return model
 
 
@@ -206,10 +206,11 @@ def save_smaller(model: Any, source: Path, output: Path, precision: str | None) 
     from tacenda import store
     from tacenda.artifact import by_name
 
-    before = store.size_of(by_name.locate(source))  # now: the output may be the same folder
+    # measured first, because the output may be the same folder
+    before = store.size_of(by_name.locate(source))
     model.save(output, precision=precision)
-    now = store.size_of(output)
-    typer.echo(f"{before / 1e6:.1f} MB, now {now / 1e6:.1f} MB in {output}")
+    after = store.size_of(output)
+    typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
     return tacenda.load(output)
 
 
@@ -221,7 +222,7 @@ def as_options(message: str) -> str:
 
 
 def refuse_nan(value: float) -> float:
-    """Return the value of an option. Raises BadParameter for NaN, which lies in every range of click's."""
+    """Return the value of an option. Raises BadParameter for NaN, which click accepts in every range."""
     if math.isnan(value):
         raise typer.BadParameter("nan is not a number")
     return value
@@ -291,14 +292,14 @@ def _standard_input(encoding: str, errors: str, text_field: str | None = None) -
 
 
 def check_file(file: Path, force: bool) -> None:
-    """Raise ArtifactError if a command cannot write this file, before its work.
+    """Raise ArtifactError if a command could not write this file at its end.
 
-    There is a file of the name, which nobody said may be replaced, or what no file may replace: a folder, a device, a
-    pipe, the output of the command; or there is no folder for it that can be written to.
+    That is so if there is an existing file and no ``force``, a folder, a device, a pipe or the file to which the output
+    of the command is redirected, or no folder for the file that can be written to.
     """
     if file.is_dir():
         raise ArtifactError(f"{file} is a folder: name a file, such as {file / 'output'}")
-    is_printed = False  # whether it is where standard output goes, under whatever name
+    is_printed = False  # whether standard output is redirected to it
     with suppress(OSError):
         is_printed = os.path.samestat(file.stat(), os.fstat(1))
     if file.exists() and (is_printed or not file.is_file()):
@@ -326,11 +327,11 @@ def check_output(folder: Path, force: bool = False) -> None:
     """
     from tacenda.artifact.folder import MANIFEST, is_part
 
-    there = os.path.lexists(folder)
-    if there and not folder.is_dir():
+    exists = os.path.lexists(folder)
+    if exists and not folder.is_dir():
         raise ArtifactError(f"{folder} is not a folder, and models are saved in folders")
     has_model = (folder / MANIFEST).exists()
-    if there and not has_model and not all(is_part(path.name) for path in folder.iterdir()):
+    if exists and not has_model and not all(is_part(path.name) for path in folder.iterdir()):
         raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
     if has_model and not force:
         raise ArtifactError(
@@ -342,7 +343,7 @@ def check_output(folder: Path, force: bool = False) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table whose first row is its headings."""
+    """Yield the lines of a table of left-aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -350,7 +351,7 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def format_size(size: int | None) -> str:
-    """Return bytes in a unit that keeps the number short; ``?`` if they are not known."""
+    """Return a number of bytes with a unit, or ``?`` if it is unknown."""
     if size is None:
         return "?"
     for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):

@@ -171,15 +171,12 @@ def encode_sentences(
 
 
 class EncodedText(NamedTuple):
-    """A whole text as final word ids."""
+    """A whole text as final word ids; ``n_unknown`` is how often ``<unk>`` is written in it."""
 
-    ids: NDArray[np.int32]
-    """(tokens,)"""
-    offsets: NDArray[np.int64]
-    """(sentences + 1,)"""
+    ids: NDArray[np.int32]  # (tokens,)
+    offsets: NDArray[np.int64]  # (sentences + 1,)
     vocabulary: Vocabulary
     n_unknown: int
-    """How often ``<unk>`` is written in the text."""
 
 
 def assemble(

@@ -366,16 +366,14 @@ class _Coded(NamedTuple):
     words: list[str]
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    first_lines: list[str]
-    """Of the file; empty for a partition from its middle."""
+    first_lines: list[str]  # of a file; empty for a partition from its middle
 
 
 class _Tally(NamedTuple):
     """Counts of strings as they were written, and of sentences."""
 
     words: list[str]
-    counts: NDArray[np.int64]
-    """(words,)"""
+    counts: NDArray[np.int64]  # (words,)
     n_sentences: int
     first_lines: list[str]
 

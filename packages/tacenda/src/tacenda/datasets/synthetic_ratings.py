@@ -22,8 +22,8 @@ from tacenda.ratings.table import IdIndex, Ratings
 
 Floats = NDArray[np.float32]
 _LEVELS = np.arange(1.0, 6.0)
-_USERS_PER_BLOCK = 8192  # users at a time: bounds the memory
-_MAX_ROUNDS = 60
+_BLOCK_USERS = 8192  # bounds the memory
+_MAX_ROUNDS = 60  # of proposals for the items of a block's users
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,8 @@ def generate(
     items = np.empty(int(activity.sum()), np.int32)  # enough: nobody rates more than they should
     values = np.empty(len(items), np.float32)
     offsets = np.zeros(n_users + 1, np.int64)
-    blocks = [
-        np.arange(i, min(i + _USERS_PER_BLOCK, n_users))
-        for i in range(0, n_users, _USERS_PER_BLOCK)
-    ]
+    starts = range(0, n_users, _BLOCK_USERS)
+    blocks = [np.arange(start, min(start + _BLOCK_USERS, n_users)) for start in starts]
     for users in blocks:
         keys = _draw_block(rng, truth, users, activity, cumulative, informative)
         counts = np.bincount(keys // n_items - users[0], minlength=len(users))

@@ -38,14 +38,8 @@ _LIST_SIZES = {
     "CCONJ": 3, "AUX": 5, "FIRST": 160, "LAST": 500, "LOC": 260, "ORG1": 220, "ORG2": 14,
     "NUM": 40,
 }  # fmt: skip
-_TOPICAL_LISTS = {
-    "NOUN",
-    "VERB",
-    "ADJ",
-    "LAST",
-    "LOC",
-    "ORG1",
-}  # word lists whose lexemes belong to topics
+#: Word lists whose lexemes belong to topics.
+_TOPICAL_LISTS = {"NOUN", "VERB", "ADJ", "LAST", "LOC", "ORG1"}
 #: Source, target and the part of the target's lexemes that take the stem of a source lexeme of similar frequency.
 _SHARED_STEMS = (
     ("NOUN", "VERB", 0.60), ("NOUN", "ADJ", 0.35), ("ADJ", "ADV", 0.30), ("LOC", "LAST", 0.35),
@@ -257,10 +251,8 @@ def _draw_probabilities(name: str, size: int, rng: random.Random) -> list[list[f
     home = [rng.randrange(_N_TOPICS) if rng.random() < 0.7 else -1 for _ in range(size)]
     rows = []
     for topic in range(_N_TOPICS):
-        row = [
-            p * (_TOPIC_BOOST if name in _TOPICAL_LISTS and home[i] == topic else 1.0)
-            for i, p in enumerate(zipf)
-        ]
+        boost = _TOPIC_BOOST if name in _TOPICAL_LISTS else 1.0
+        row = [p * boost if home[i] == topic else p for i, p in enumerate(zipf)]
         total = sum(row)
         rows.append([p / total for p in row])
     return rows

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from tacenda.errors import ConfigurationError
 
-_MAX_BYTES_HASHED_WHOLE = (
-    1 << 26
-)  # bytes: arrays up to this size are hashed whole, larger ones in samples
+_WHOLE_BYTES = 1 << 26  # arrays up to this size are hashed whole, larger ones in samples
 _N_SAMPLES = 64
 _BLOCKS_PER_SHUFFLE = 1 << 20  # blocks that are shuffled together
 
@@ -27,7 +25,7 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=16)
     for array in arrays:
         digest.update(f"{array.shape}{array.dtype.str}".encode())
-        if array.nbytes <= _MAX_BYTES_HASHED_WHOLE or array.ndim == 0:
+        if array.nbytes <= _WHOLE_BYTES or array.ndim == 0:
             parts = [array]
         else:
             rows = max(1, (1 << 20) * len(array) // array.nbytes)

@@ -30,12 +30,8 @@ from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_
 from tacenda.progress import track
 from tacenda.store import path_of
 
-_FINAL_REASONS = {"patience", "callback"}  # reasons to stop that more epochs do not undo
-_MAY_CHANGE_ON_RESUME = {
-    "epochs",
-    "check_losses_every",
-    "on_divergence",
-}  # between a run and one resumed
+_FINAL_REASONS = {"patience", "callback"}  # a resumed fit with more epochs stops again
+_MAY_CHANGE_ON_RESUME = {"epochs", "check_losses_every", "on_divergence"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""`Ratings`, explicit ratings in order of user and item, and `IdIndex`, the raw ids that their numbers stand for.
+"""`Ratings`, explicit ratings in order of user and item, and `IdIndex`, the raw ids of users or items.
 
-``item_ids`` (n_ratings,) int32 and ``values`` (n_ratings,) float32 hold the ratings of user ``u`` at
-``user_offsets[u]:user_offsets[u + 1]``, items ascending. The same ratings in order of item and user are made when
-they are first asked for. Both together take 16 bytes a rating.
+The ratings of user ``u`` are at ``user_offsets[u]:user_offsets[u + 1]`` of ``item_ids`` (n_ratings,) int32, ascending,
+and ``values`` (n_ratings,) float32. The same ratings in order of item and user are computed on first use. Both together
+take 16 bytes per rating.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ Values = NDArray[np.float32]
 
 _IDS_PER_PASS = 1 << 22
 LONGEST_ID = 1_000
-"""The most characters of an id: in memory every id takes the room of the longest."""
+"""The maximal number of characters of an id: in an array, every id takes the memory of the longest."""
 
 
 class IdIndex:
-    """Raw ids in the order of their numbers; ``what`` they stand for in messages is "user" or "item".
+    """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
 
-    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id comes twice.
+    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
@@ -38,8 +38,8 @@ class IdIndex:
         self.what = what
         if len(np.unique(self.raw)) != len(self.raw):
             values, counts = np.unique(self.raw, return_counts=True)
-            again = values[counts > 1][0]
-            raise DataError(f"{what} id {str(again)!r} stands for two {what}s; make ids unique")
+            repeated = values[counts > 1][0]
+            raise DataError(f"{what} id {str(repeated)!r} stands for two {what}s; make ids unique")
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -53,18 +53,18 @@ class IdIndex:
 
     def number(self, raw: object) -> int:
         """Return the number of a raw id. Raises DataError if it is unknown."""
-        found = self.find(raw)
-        if found is None:
+        number = self.find(raw)
+        if number is None:
             raise DataError(f"unknown {self.what} {str(raw)!r}; it has no ratings here")
-        return found
+        return number
 
     def numbers(self, raw: Iterable[object]) -> NDArray[np.int64]:
-        """Return the numbers of raw ids, int64; -1 for those that are unknown."""
-        return np.array([self.by_raw.get(str(one), -1) for one in raw], np.int64)
+        """Return the numbers of raw ids, int64 (ids,); -1 for unknown ones."""
+        return np.array([self.by_raw.get(str(raw_id), -1) for raw_id in raw], np.int64)
 
     @cached_property
     def by_raw(self) -> dict[str, int]:
-        """The number of every raw id; not to be changed."""
+        """The number of every raw id; callers must not change it."""
         return {raw: number for number, raw in enumerate(self.raw.tolist())}
 
 
@@ -93,12 +93,12 @@ def _as_strings(raw: Iterable[object]) -> NDArray[np.str_]:
 
 
 def _check_lengths(raw: Sequence[Any], what: str) -> Sequence[Any]:
-    """Return the ids. Raises DataError for a very long one: an array has room for the longest in every place."""
-    for number, one in enumerate(raw, start=1):
-        if isinstance(one, str) and len(one) > LONGEST_ID:
+    """Return the ids. Raises DataError for one that is longer than `LONGEST_ID`."""
+    for number, raw_id in enumerate(raw, start=1):
+        if isinstance(raw_id, str) and len(raw_id) > LONGEST_ID:
             raise DataError(
-                f"{what} id number {number} has {len(one):,} characters, and at most {LONGEST_ID:,} are allowed: "
-                f"{one[:40]!r}..."
+                f"{what} id number {number} has {len(raw_id):,} characters, and at most {LONGEST_ID:,} are allowed: "
+                f"{raw_id[:40]!r}..."
             )
     return raw
 
@@ -114,7 +114,7 @@ class Ratings:
     user_ids, item_ids
         (n_ratings,) integers: the numbers of users and items.
     values
-        (n_ratings,): the ratings, kept as float32.
+        (n_ratings,): the ratings, stored as float32.
     users, items
         The raw ids of the numbers.
     scale
@@ -125,8 +125,8 @@ class Ratings:
     Raises
     ------
     DataError
-        Lengths differ, a number is out of range, a value is not finite or off the scale, a rating comes twice, or
-        there are neither ratings nor a scale.
+        Lengths differ, a number is out of range, a value is not finite or off the scale, a pair of user and item
+        repeats, or there are neither ratings nor a scale.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Ratings:
         duplicates: Duplicates = "error",
     ) -> None:
         self.users, self.items = users, items
-        # all that are numbered, those without a rating here included
+        # users and items without a rating in this table are included
         self.n_users, self.n_items = len(users), len(items)
         u, i = _numbers(user_ids, users), _numbers(item_ids, items)
         v = np.asarray(values, np.float32)
@@ -151,13 +151,13 @@ class Ratings:
                 "give one of each for every rating"
             )
 
-        def rating_of(row: int) -> str:
+        def describe(row: int) -> str:
             user, item = users.raw[u[row]], items.raw[i[row]]
             return f"the rating of user {str(user)!r} for item {str(item)!r}"
 
         bad = np.flatnonzero(~np.isfinite(v))
         if len(bad):
-            raise DataError(f"{rating_of(bad[0])} is {v[bad[0]]}; ratings must be finite")
+            raise DataError(f"{describe(bad[0])} is {v[bad[0]]}; ratings must be finite")
         if scale is None:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
@@ -166,30 +166,31 @@ class Ratings:
         low, high = self.scale
         if not low <= high or not np.isfinite(self.scale).all():
             raise DataError(
-                f"the rating scale {low:g} to {high:g} is empty or without end; give (lowest, highest)"
+                f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
             )
         bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
         if len(bad):
             raise DataError(
-                f"{rating_of(bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
+                f"{describe(bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
                 "correct the rating or the scale"
             )
-        later = i[1:] > i[:-1]
-        later &= u[1:] == u[:-1]
-        later |= u[1:] > u[:-1]
-        if not later.all():  # out of order, or a pair comes twice
+        is_after_previous = i[1:] > i[:-1]
+        is_after_previous &= u[1:] == u[:-1]
+        is_after_previous |= u[1:] > u[:-1]
+        # otherwise ratings are out of order, or a pair repeats
+        if not is_after_previous.all():
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
-            last = np.append(np.diff(key[order]) != 0, True)
-            if duplicates == "error" and not last.all():
-                at = order[np.argmin(last)]
+            is_last_of_pair = np.append(np.diff(key[order]) != 0, True)
+            if duplicates == "error" and not is_last_of_pair.all():
+                at = order[np.argmin(is_last_of_pair)]
                 raise DataError(
                     f"user {str(users.raw[u[at]])!r} rated item {str(items.raw[i[at]])!r} "
                     "more than once; give duplicates='last' to keep the later rating"
                 )
             if duplicates not in ("error", "last"):
                 raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
-            order = order[last]
+            order = order[is_last_of_pair]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = np.append(0, np.cumsum(_counts(u, len(users))))
         self.item_ids: Ints = i
@@ -291,10 +292,12 @@ class Ratings:
 
     @cached_property
     def by_item(self) -> "Ratings":
-        """The same ratings with users and items exchanged; made once, on first use."""
-        columns = self.to_csr().tocsc()  # by counting, users in their order
-        given = columns.indptr, columns.indices, columns.data, self.items, self.users
-        return Ratings.from_csr(*given, scale=self.scale)
+        """The ratings with users and items exchanged, computed on first use."""
+        # a counting sort, which keeps the order of users
+        columns = self.to_csr().tocsc()
+        return Ratings.from_csr(
+            columns.indptr, columns.indices, columns.data, self.items, self.users, scale=self.scale
+        )
 
     def select(self, keep: NDArray[Any]) -> "Ratings":
         """Return the ratings at these positions (a mask or indices), with the same users, items, scale."""
@@ -308,7 +311,7 @@ class Ratings:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex digest of the ratings, raw ids and scale; does not depend on the order given."""
+        """A hex digest of ratings, raw ids and scale, which does not depend on the order in which they were given."""
         digest = hashlib.blake2b(repr(self.scale).encode(), digest_size=16)
         for index in (self.users, self.items):
             digest.update("\n".join(index.raw.tolist()).encode() + b"\0")
@@ -318,7 +321,7 @@ class Ratings:
 
 
 def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
-    """Return user or item numbers as int32. Raises DataError for numbers that the index does not have."""
+    """Return user or item numbers as int32. Raises DataError for numbers outside the index."""
     array = np.asarray(ids)
     if array.size == 0:
         array = array.astype(np.int32)
@@ -330,7 +333,7 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
 
 
 def _counts(ids: Ints, n: int) -> Offsets:
-    """Count each number below ``n``, a part at a time because ``bincount`` copies to int64."""
+    """Count each number below ``n``, in several passes, because ``bincount`` copies its argument to int64."""
     counts = np.zeros(n, np.int64)
     for start in range(0, len(ids), _IDS_PER_PASS):
         counts += np.bincount(ids[start : start + _IDS_PER_PASS], minlength=n)
@@ -355,7 +358,7 @@ def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ra
 def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
-    """Yield (train, test) with each of ``n_folds`` random parts, as equal in size as can be, as test."""
+    """Yield (train, test), where test is each of ``n_folds`` random parts in turn, whose sizes differ by at most 1."""
     if not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
@@ -384,8 +387,7 @@ def split_last(
 ) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test is the last ``fraction`` of the ratings of every user, rounded down.
 
-    ``times`` (n_ratings,) are those of the ratings, in their order; of two at one time the one later in that order
-    counts as later.
+    ``times`` (n_ratings,) are in the order of the ratings, which also decides between ratings at the same time.
     """
     if not 0.0 < fraction < 1.0:
         raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
