@@ -39,6 +39,8 @@ def test_importing_the_entry_points_imports_no_model():
     imported = set(ast.literal_eval(output_of("-c", code)))
     allowed = {"factories", "concat_embed", "linear_algebra"}
     assert imported == {
+        "tacenda",
+        "tacenda.lazy",
         "tacenda_embeddings",
         "tacenda_embeddings.spacy",
         *(f"tacenda_embeddings.spacy.{name}" for name in allowed),

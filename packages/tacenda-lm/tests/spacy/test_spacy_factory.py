@@ -31,6 +31,8 @@ def test_importing_the_entry_points_imports_no_model():
         "print(sorted(new))"
     )
     assert set(ast.literal_eval(output_of("-c", code))) == {
+        "tacenda",
+        "tacenda.lazy",
         "tacenda_lm",
         "tacenda_lm.spacy",
         "tacenda_lm.spacy.factories",
