@@ -37,11 +37,18 @@ def run(folder, cache, *names, **variables):
 
 
 def test_compiled_code_goes_to_the_user_s_cache_where_the_package_cannot_be_written(tmp_path):
-    (tmp_path / "cache").mkdir()
-    first = run(tmp_path / "package", tmp_path / "cache")
-    assert first.stdout.split() == ["4", "6", "Counter()"]
-    assert list((tmp_path / "cache").rglob("*.nbi"))
-    second = run(tmp_path / "package", tmp_path / "cache")
+    """That it compiles is said once, where progress is shown, and only then."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    silent = run(tmp_path / "package", cache, TACENDA_PROGRESS="0")
+    assert silent.stdout.split() == ["4", "6", "Counter()"]
+    assert not silent.stderr
+    assert list(cache.rglob("*.nbi"))
+    shutil.rmtree(cache)
+    cache.mkdir()
+    first = run(tmp_path / "package", cache, TACENDA_PROGRESS="1")
+    assert first.stderr == "compiling kernels (once, for this and later runs)\n"
+    second = run(tmp_path / "package", cache, TACENDA_PROGRESS="1")
     assert "1})" in second.stdout
     assert not second.stderr
 
@@ -69,28 +76,12 @@ def test_compiled_code_is_stale_when_a_function_in_another_file_has_changed(tmp_
     assert len(list((tmp_path / "cache").rglob("caller.scaled*"))) == 2
 
 
-def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):
-    (tmp_path / "cache").write_text("not a folder")
-    found = run(tmp_path / "package", tmp_path / "cache")
-    assert found.stdout.split()[:2] == ["4", "6"]
-    assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
-
-
-def test_that_it_compiles_is_said_once_and_only_then(tmp_path):
-    (tmp_path / "cache").mkdir()
-    silent = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="0")
-    assert not silent.stderr
-    shutil.rmtree(tmp_path / "cache")
-    (tmp_path / "cache").mkdir()
-    first = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
-    assert first.stderr == "compiling kernels (once, for this and later runs)\n"
-    second = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
-    assert not second.stderr
-
-
-def test_without_a_cache_it_does_not_promise_that_this_was_the_last_time(tmp_path):
+def test_without_any_cache_it_still_runs_and_says_so(tmp_path):
+    """Nor does it promise that this was the last time."""
     (tmp_path / "cache").write_text("not a folder")
     found = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
+    assert found.stdout.split()[:2] == ["4", "6"]
+    assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
     assert found.stderr.splitlines().count("compiling kernels") == 1
 
 
