@@ -30,9 +30,11 @@ PARTS = [
     "surroundings",
 ]
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="the harness limits memory as Linux does"
-)
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the harness limits memory as Linux does"),
+    # of a minute of work: only what hangs takes so long, on a busy machine too
+    pytest.mark.timeout(3600),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +47,6 @@ def tried(tmp_path_factory):
     return found, [json.loads(line) for line in log.read_text().splitlines()]
 
 
-# of a minute of work: only what hangs takes so long, on a busy machine too
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_does_harm(tried, part):
     harness, lines = tried
