@@ -253,3 +253,14 @@ def test_lists_are_a_mapping_of_raw_ids(trainset):
     assert all(low <= estimate <= high for _, estimate in found[user])
     one = algo.top_n(5, [user], candidates=[trainset.to_raw_iid(k) for k in range(2)])
     assert len(one[user]) <= 2
+
+
+@pytest.mark.parametrize("make", [PMF, RBM])
+def test_figures_say_what_was_held_out_or_that_nothing_was(make, trainset):
+    """The error is that of the fit that held ratings out, also where a second fit to all ratings follows."""
+    assert make(n_epochs=2, random_state=0).fit(trainset).figures[0]["criterion"] == "none held out"
+    algo = make(n_epochs=2, random_state=0, validation=0.1).fit(trainset)
+    assert algo.figures[0]["criterion"] == "RMSE of the ratings held out"
+    assert 0.3 < algo.figures[0]["best"] < 1.5
+    (again,) = algo.partial_fit(trainset, 1).figures
+    assert (again["criterion"], again["best"]) == ("none held out", None)

@@ -1,5 +1,7 @@
 """Who chooses what, without ratings: `ImplicitMF` against dense weighted least squares, and as users meet it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -248,3 +250,11 @@ def test_lists_are_made_for_as_many_users_at_a_time_as_their_scores_may_take(pai
     assert {u: [i for i, _ in best] for u, best in found.items()} == {
         u: [i for i, _ in best] for u, best in expected.items()
     }
+
+
+def test_a_model_that_was_saved_without_its_weights_can_take_more_choices(pairs):
+    model = ImplicitMF(n_factors=4, random_state=0).fit(pairs)
+    model.learned = replace(model.learned, liking=model.learned.liking[:2])
+    model.partial_fit([("newcomer", "item 0"), ("newcomer", "item 4")], 1)
+    assert model.learned.confidence == 1.0  # that of the settings
+    assert model.learned.penalty == 40.0  # that of every model of that time

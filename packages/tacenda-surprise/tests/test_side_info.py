@@ -113,6 +113,26 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
         cross_validate_conditional(PMF(), data)
 
 
+def test_conditional_cross_validation_keeps_the_pairs_that_the_algorithm_was_given(data):
+    """Also with `rated=` no fold forgets them, nor warns of items that it holds out."""
+    items = [row[1] for row in data.raw_ratings[:8]]
+    seen = []
+
+    class Spy(ConditionalPMF):
+        def fit(self, trainset, **options):
+            seen.append(set(self.rated.pairs))
+            return super().fit(trainset, **options)
+
+    folds = KFold(3, random_state=0)
+    algo = Spy(rated=[("quiet", iid) for iid in items], **SMALL)
+    with warnings.catch_warnings(action="error"):
+        cross_validate_conditional(algo, data, ["rmse"], folds)
+    for (trainset, testset), told in zip(folds.split(data), seen, strict=True):
+        wanted = {("quiet", iid) for iid in items} | {(uid, iid) for uid, iid, _ in testset}
+        assert told == {pair for pair in wanted if pair[1] in trainset._raw2inner_id_items}
+    assert len(algo.rated) == len(set(items))
+
+
 def test_identities_as_arrays():
     found = Identities.from_pairs(np.array([1, 1, 0, 1]), np.array([2, 0, 1, 2]), 3, 4)
     assert found.offsets.tolist() == [0, 1, 3, 3]

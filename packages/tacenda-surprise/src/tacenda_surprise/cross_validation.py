@@ -1,4 +1,4 @@
-"""Cross-validation that tells a conditional model whose ratings it will be asked for, not what they are."""
+"""Cross-validation with the rated pairs of the test set known (transductive)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def cross_validate_conditional(
     This is the setting of the Netflix Prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
     section 5.4). It is transductive: do not compare its results with the results of ordinary cross-validation.
 
+    Pairs in the algorithm's own ``rated=`` are known in every fold, too.
+
     Takes the arguments of ``cross_validate``: ``measures`` are functions of ``surprise.accuracy``, and ``n_jobs`` folds
     run at a time, each in a process. Returns the same dictionary, with a ``protocol`` that says it is transductive.
     Raises ConfigurationError for an algorithm that cannot take identities.
@@ -43,27 +45,38 @@ def cross_validate_conditional(
     names = [name.lower() for name in measures]
     folds = Parallel(n_jobs=n_jobs)(
         delayed(fit_and_score)(
-            _tell(algo, trainset, testset), trainset, testset, names, return_train_measures
+            _with_test_pairs(algo, trainset, testset),
+            trainset,
+            testset,
+            names,
+            return_train_measures,
         )
         for trainset, testset in get_cv(cv).split(data)
     )
     tests, trains, fit_times, test_times = zip(*folds, strict=True)
-    found: dict[str, Any] = {
-        f"test_{name}": np.array([one[name] for one in tests]) for name in names
+    results: dict[str, Any] = {
+        f"test_{name}": np.array([fold[name] for fold in tests]) for name in names
     }
     if return_train_measures:
-        found |= {f"train_{name}": np.array([one[name] for one in trains]) for name in names}
-    found |= {"fit_time": fit_times, "test_time": test_times}
-    found["protocol"] = "transductive: identities of the test pairs given, their ratings not"
-    for number, one in enumerate(tests if verbose else (), 1):
-        listed = ", ".join(f"{name.upper()} {one[name]:.4f}" for name in names)
-        print(f"fold {number}: {listed} (transductive)")
-    return found
+        results |= {f"train_{name}": np.array([fold[name] for fold in trains]) for name in names}
+    results |= {"fit_time": fit_times, "test_time": test_times}
+    results["protocol"] = "transductive: identities of the test pairs given, their ratings not"
+    if verbose:
+        for number, fold in enumerate(tests, 1):
+            listed = ", ".join(f"{name.upper()} {fold[name]:.4f}" for name in names)
+            print(f"fold {number}: {listed} (transductive)")
+    return results
 
 
-def _tell(algo: RatingAlgorithm, trainset: Trainset, testset: list[Any]) -> RatingAlgorithm:
-    """Copy an algorithm and tell it the pairs of a test part; of a random fold some items are always missing."""
-    told = copy(algo)
-    known = trainset._raw2inner_id_items
-    told.rated = SideInfo((user, item) for user, item, _ in testset if item in known)
-    return told
+def _with_test_pairs(
+    algo: RatingAlgorithm, trainset: Trainset, testset: list[Any]
+) -> RatingAlgorithm:
+    """Copy an algorithm, and add the pairs of the test set to those that it knows to be rated."""
+    # A random fold holds out all ratings of some items. Pairs with these items are left out here, because
+    # `SideInfo.join` would warn of them in every fold.
+    held_out_items = {item for _, item, _ in testset} - trainset._raw2inner_id_items.keys()
+    pairs = [] if algo.rated is None else list(algo.rated.pairs)
+    pairs += [(user, item) for user, item, _ in testset]
+    conditional = copy(algo)
+    conditional.rated = SideInfo(pair for pair in pairs if pair[1] not in held_out_items)
+    return conditional

@@ -87,7 +87,7 @@ class ImplicitMF(RatingAlgorithm):
     ) -> None:
         """Sweep on, from the factors of the items that are known."""
         old = self._learned(self.learned)
-        trained = self._start(ratings, float(old.liking[3]))
+        trained = self._start(ratings, old.penalty)
         trained.y[: len(old.y), : old.y.shape[1]] = old.y
         trained.move_users()
         self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
@@ -142,7 +142,7 @@ class ImplicitMF(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedChoices:
-        """See `RatingAlgorithm.fold`; ``values`` is ignored."""
+        """See `RatingAlgorithm.fold`; ``values`` (n,) must be finite, and have no effect."""
         found = self._learned(self.learned)
         check_rated(np.asarray(items, np.int64), values, len(found.y))
         x, usual = found.of_new_user(self._known_items(items, identities))[0], self.average

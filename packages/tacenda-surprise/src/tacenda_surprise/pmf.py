@@ -66,7 +66,6 @@ from tacenda_surprise.variance import (
 from tacenda_surprise.variance import fit as fit_variances
 
 _MATTERS = 0.005  # a smaller difference of errors may be chance
-_HELD_OUT = "RMSE of the ratings held out"
 _MANY = 200_000  # ratings: with so many the second fit goes on from the first
 _ERRORS = 5_000  # of ratings left out of the first fit
 _AT_ONCE = 4_000_000  # ratings scored
@@ -182,7 +181,10 @@ class PMF(RatingAlgorithm):
             tables, prior, history = self._train(run, whole._replace(used=last), start)
         self._finish(tables, prior, used, variances, catalogue, ratings)
         self.history = history
-        self.figures = [(stopped or history).figure(_HELD_OUT)]
+        if stopped is None:
+            self.figures = [history.figure("none held out")]
+        else:
+            self.figures = [stopped.figure("RMSE of the ratings held out")]
 
     def _train(
         self, run: FitRun, task: Task, tables: Tables | None = None
@@ -254,7 +256,7 @@ class PMF(RatingAlgorithm):
         task = Task(self.settings, used, self._seed, ratings, mean, known, first_epoch=first)
         tables, prior, self.history = self._train(run, task, tables)
         self._finish(tables, prior, before, old.variances, catalogue, ratings)
-        self.figures = [self.history.figure(_HELD_OUT)]
+        self.figures = [self.history.figure("none held out")]
 
     def _touch(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched

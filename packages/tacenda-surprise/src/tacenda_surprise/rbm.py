@@ -89,22 +89,22 @@ class RBM(RatingAlgorithm):
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
         scale = Scale.of(catalogue, ratings)
-        epochs, whole = settings.n_epochs, True
+        epochs, validated = settings.n_epochs, None
         task = Task(
             settings, self._seed, scale, ratings, self._join_identities(ratings, identities)
         )
         if settings.validation and len(ratings) > 1:
             part, held_out = split(ratings, settings.validation, seed=self._seed)
-            first = task._replace(
+            task_of_part = task._replace(
                 ratings=part, known=self._join_identities(part, identities), held_out=held_out
             )
-            machine, history = train(first, run.stage("first"), epochs, self._identity)
-            whole = settings.refit
-            epochs = history.best.epoch if history.best else epochs
+            machine, validated = train(task_of_part, run.stage("first"), epochs, self._identity)
+            history = validated
+            epochs = validated.best.epoch if validated.best else epochs
             run = run.stage(first=False)
-        if whole:
+        if validated is None or settings.refit:
             machine, history = train(task, run, epochs, self._identity)
-        self._finish(machine, history, catalogue, ratings)
+        self._finish(machine, history, catalogue, ratings, validated)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -163,13 +163,22 @@ class RBM(RatingAlgorithm):
         self._catalogue, self.learned = catalogue, machine
 
     def _finish(
-        self, machine: Machine, history: History, catalogue: Catalogue, ratings: Ratings
+        self,
+        machine: Machine,
+        history: History,
+        catalogue: Catalogue,
+        ratings: Ratings,
+        validated: History | None = None,
     ) -> None:
+        """Set what the fit learned; ``validated`` is the history of a fit that held ratings out."""
         # A first fit that is not repeated has the penalty of fewer ratings than there are.
         penalty = np.float64(self.settings.penalty_for(ratings))
         self._catalogue, self.history = catalogue, history
         self.learned = replace(machine, penalty=penalty)
-        self.figures = [history.figure("RMSE of the ratings held out")]
+        if validated is None:
+            self.figures = [history.figure("none held out")]
+        else:
+            self.figures = [validated.figure("RMSE of the ratings held out")]
 
     # -- predicting --------------------------------------------------------------------------------
 

@@ -51,7 +51,8 @@ _AT_ONCE, _ROWS = 4_000_000, 8_192  # scores in memory, and rows that are copied
 _POPULAR = 1e-3
 _LIKED = 0.25  # the power of how likely they are to like it
 _SEED = 0
-_ONCE = 3.0, 40.0  # a and lambda of models that do not say theirs
+# a and lambda of saved models that do not contain theirs
+_FORMER_CONFIDENCE, _FORMER_PENALTY = 3.0, 40.0
 
 
 is_liking = Constraint(
@@ -213,21 +214,26 @@ class ImplicitFactors(Arrays):
     @cached_property
     def _precision(self) -> Doubles:
         """The precision that all users share."""
-        return precision_of(self.y, self._weights[1])
+        return precision_of(self.y, self.penalty)
 
     @property
-    def _weights(self) -> tuple[float, float]:
-        confidence, penalty = self.liking[2:].tolist() or _ONCE
-        return confidence, penalty
+    def confidence(self) -> float:
+        """How much more a chosen pair counts than another: a."""
+        return float(self.liking[2]) if len(self.liking) > 2 else _FORMER_CONFIDENCE
+
+    @property
+    def penalty(self) -> float:
+        """Weight of the squared factors in the loss: lambda."""
+        return float(self.liking[3]) if len(self.liking) > 2 else _FORMER_PENALTY
 
     def solve(self, ids: Numbers, others: Floats, precision: Doubles | None = None) -> Floats:
         """Factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
-        confidence, penalty = self._weights
+        confidence = self.confidence
         targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
         row = Targets(np.array([0, len(ids)]), np.asarray(ids, np.int32), targets)
         nothing = np.zeros(others.shape[1], np.float32)
         if precision is None:
-            precision = precision_of(others, penalty)
+            precision = precision_of(others, self.penalty)
         found: Floats = rating_solves(row, others, nothing, precision, confidence).means[0]
         return found
 
