@@ -14,7 +14,7 @@ from surprise.model_selection import cross_validate, train_test_split
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import RatingAlgorithm
-from tacenda_surprise.testing import check_recommender, dataset, small_dataset
+from tacenda_surprise.testing import check_recommender, make_dataset, small_dataset
 
 Testset = list[tuple[Any, Any, Any]]
 
@@ -111,7 +111,9 @@ class AlgorithmTests:
     def test_fitting_again_forgets_the_first_trainset(
         self, trainset: Trainset, testset: Testset
     ) -> None:
-        other = dataset([("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 2.0)]).build_full_trainset()
+        other = make_dataset(
+            [("a", "x", 1.0), ("a", "y", 4.0), ("b", "x", 2.0)]
+        ).build_full_trainset()
         again = self.make_algorithm().fit(other).fit(trainset)
         assert again.test(testset) == self.make_algorithm().fit(trainset).test(testset)
 
@@ -251,7 +253,7 @@ class AlgorithmTests:
         algo = self.make_algorithm().fit(trainset)
         triples = [("newcomer", f"item {k}", 1.0 + k % 5) for k in range(12)]
         more = [*triples, ("user 1", "new item", 5.0), ("user 2", "new item", 4.0)]
-        added = dataset(more).build_full_trainset()
+        added = make_dataset(more).build_full_trainset()
         before = algo.test(testset)
         plain = type(algo).partial_fit is RatingAlgorithm.partial_fit
         if plain and type(algo)._go_on is RatingAlgorithm._go_on:

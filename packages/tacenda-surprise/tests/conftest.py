@@ -6,12 +6,13 @@ from surprise.model_selection import train_test_split
 import support.timeless  # noqa: F401
 from support.files import write_file  # noqa: F401
 from support.processes import command_line, printed, refused  # noqa: F401
-from tacenda_surprise.testing import dataset, small_dataset
+from tacenda_surprise import testing
+from tacenda_surprise.testing import small_dataset
 
 
 @pytest.fixture(scope="session")
 def make_dataset():
-    return dataset
+    return testing.make_dataset
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def triples():
 
 @pytest.fixture(scope="session")
 def data(triples):
-    return dataset(triples)
+    return testing.make_dataset(triples)
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,13 @@ PARTS = [
 def held_out_once():
     """Spare the time of holding out each part of the ratings: see the tests that undo it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blend_module, "_ENOUGH", 90)
+        patch.setattr(blend_module, "_ENOUGH_HELD_OUT", 90)
         yield
 
 
 @pytest.fixture
 def held_out_often(monkeypatch):
-    monkeypatch.setattr(blend_module, "_ENOUGH", 2000)
+    monkeypatch.setattr(blend_module, "_ENOUGH_HELD_OUT", 2000)
 
 
 class TestBlend(AlgorithmTests):
@@ -85,7 +85,7 @@ def test_a_blend_is_hardly_worse_than_its_best_part(blend, trainset, parts):
 
 
 def test_a_blend_says_how_far_off_it_may_be(blend, trainset, parts):
-    held_out, weights = blend_module._HeldOut.of(blend.settings, trainset), blend.learned
+    held_out, weights = blend_module._predict_held_out(blend.settings, trainset), blend.learned
     every = np.where(np.isnan(held_out.deviations), weights.usual, held_out.deviations)
     estimates = np.clip(weights.combine(held_out.estimates), *trainset.rating_scale)
     z = np.abs(held_out.truth - estimates) / weights.deviations(every)
@@ -355,10 +355,36 @@ def test_a_part_that_was_fitted_again_is_announced_once(trainset, testset, make_
         blend.partial_fit(make_dataset([("user 1", "item 1", 5.0)]).build_full_trainset(), 1)
         blend.test(testset)
     blend.fitted[1].partial_fit(trainset, 1)
-    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend is another") as found:
+    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend has changed") as found:
         predictions = [blend.test(testset) for _ in range(2)]
     assert len(found) == 1
     assert predictions[0] == predictions[1]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda blend, pairs: blend.score_pairs(*pairs),
+        lambda blend, pairs: blend.score_users(pairs[0]),
+        lambda blend, pairs: blend.deviations(*pairs),
+        lambda blend, pairs: blend.fold(pairs[1], [3.0, 4.0]),
+    ],
+    ids=["score_pairs", "score_users", "deviations", "fold"],
+)
+def test_every_use_of_a_part_that_was_fitted_again_is_announced(use, trainset):
+    blend = Blend([BiasOnly(), BiasOnly(biases="items")], random_state=0).fit(trainset)
+    blend.fitted[1].partial_fit(trainset, 1)
+    with pytest.warns(TacendaWarning, match="BiasOnly of this blend has changed"):
+        use(blend, (np.array([0, 1]), np.array([2, 3])))
+
+
+@pytest.mark.parametrize("fingerprints", [["a"], "ab", None])
+def test_a_blend_with_fingerprints_of_other_parts_is_damaged(fingerprints, trainset, tmp_path):
+    Blend([BiasOnly(), BiasOnly(biases="items")], random_state=0).fit(trainset).save(tmp_path / "b")
+    found = artifact.read(tmp_path / "b")
+    artifact.write(tmp_path / "b", replace(found, config={**found.config, "parts": fingerprints}))
+    with pytest.raises(ArtifactError, match="'parts' are not a fingerprint for each algorithm"):
+        Blend.load(tmp_path / "b")
 
 
 def test_a_saved_blend_announces_parts_that_were_exchanged(trainset, tmp_path):
@@ -371,7 +397,7 @@ def test_a_saved_blend_announces_parts_that_were_exchanged(trainset, tmp_path):
     )
     with warnings.catch_warnings(action="error"):
         Blend.load(tmp_path / "blend")
-    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend is another"):
+    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend has changed"):
         Blend.load(tmp_path / "other")
 
 

@@ -12,7 +12,7 @@ from support.ratings import Frame
 from tacenda.errors import DataError, TacendaWarning
 from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.testing import dataset
+from tacenda_surprise.testing import make_dataset
 
 SMALL = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
 
@@ -39,7 +39,7 @@ def long(triples, pd):
 def algo(request, triples):
     parts = ConditionalPMF(**SMALL), BiasOnly()
     unfitted = Blend(list(parts), random_state=0) if request.param == "blend" else parts[0]
-    return unfitted.fit(dataset(triples).build_full_trainset())
+    return unfitted.fit(make_dataset(triples).build_full_trainset())
 
 
 @pytest.mark.parametrize("missing", [None, 0.0, 0])
@@ -122,7 +122,7 @@ def test_a_data_set_says_which_trainset_to_give(make):
     with pytest.raises(
         DataError, match=r"not a Dataset: give data.build_full_trainset\(\), or call"
     ):
-        make().fit(dataset([("a", "x", 3.0), ("b", "y", 4.0)]))
+        make().fit(make_dataset([("a", "x", 3.0), ("b", "y", 4.0)]))
 
 
 def test_items_that_are_not_known_are_counted_or_refused(algo):
@@ -158,9 +158,9 @@ def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     row = ("7", 100, 3.0) if what == "user" else (7, "100", 3.0)
     before = algo.trainset.n_users, algo.trainset.n_items
     with pytest.raises(DataError, match=rf"1 {what}s of the new ratings have the id of a known"):
-        algo.partial_fit(dataset([row]).build_full_trainset(), 1)
+        algo.partial_fit(make_dataset([row]).build_full_trainset(), 1)
     assert (algo.trainset.n_users, algo.trainset.n_items) == before
-    algo.partial_fit(dataset([("newcomer", 100, 3.0)]).build_full_trainset(), 1)
+    algo.partial_fit(make_dataset([("newcomer", 100, 3.0)]).build_full_trainset(), 1)
     assert algo.trainset.n_users == before[0] + 1
 
 
@@ -190,7 +190,7 @@ def test_decimals_are_ratings(algo):
 
 def test_uuids_are_ids_that_can_be_saved(triples, tmp_path):
     rows = [(UUID(int=user), UUID(int=item), rating) for user, item, rating in triples]
-    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
     algo.save(tmp_path / "model")
     again = RatingAlgorithm.load(tmp_path / "model")
     assert again.predict(*rows[0][:2]).est == algo.predict(*rows[0][:2]).est
@@ -223,7 +223,7 @@ def test_an_unknown_item_of_a_new_user_is_told(algo):
 
 
 def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one(triples):
-    algo = PMF(biased=False, **SMALL).fit(dataset(triples).build_full_trainset())
+    algo = PMF(biased=False, **SMALL).fit(make_dataset(triples).build_full_trainset())
     algo.fold_in({100: 5.0, 101: 1.0}, uid="guest")
     pairs = [("guest", 7), ("guest", 100), (triples[0][0], 7), ("nobody", 7)]
     single = [algo.predict(*pair) for pair in pairs]
@@ -239,7 +239,7 @@ def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one
 
 def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
     rows = [(str(u), str(i), float(1 + (u + i) % 5)) for u in range(5) for i in range(4)]
-    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
     with pytest.warns(
         TacendaWarning,
         match="^user 3 was not found: the ids in the trainset are strings, as Surprise reads them "
@@ -250,7 +250,7 @@ def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
 
 def test_pairs_of_which_nothing_is_known_are_told(triples):
     rows = [(f"user {u}", f"item {i}", r) for u, i, r in triples]
-    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
     user, item = rows[0][:2]
     with pytest.warns(TacendaWarning, match="^none of the users and items asked for is in the"):
         algo.predict_many([item, item], [user, user])

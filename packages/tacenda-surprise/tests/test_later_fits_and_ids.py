@@ -6,13 +6,13 @@ import pytest
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import PMF, Blend, ConditionalPMF
 from tacenda_surprise.catalogue import possible_levels
-from tacenda_surprise.testing import dataset
+from tacenda_surprise.testing import make_dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 3, "random_state": 0}
 
 
 def trainset(rows, scale=(1, 5)):
-    return dataset(rows, scale).build_full_trainset()
+    return make_dataset(rows, scale).build_full_trainset()
 
 
 def ratings(n=150, seed=0):

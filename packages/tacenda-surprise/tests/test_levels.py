@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from tacenda.errors import TacendaWarning
 from tacenda_surprise import RBM, BiasOnly
 from tacenda_surprise.catalogue import possible_levels
-from tacenda_surprise.testing import dataset, small_dataset
+from tacenda_surprise.testing import make_dataset, small_dataset
 from tacenda_surprise.variance import nearest
 
 STARS = np.arange(1, 6, dtype=np.float32)
@@ -109,7 +109,7 @@ def test_a_machine_predicts_the_same_on_a_scale_that_is_wider_than_its_ratings(s
     uids, iids = ["user 1", "user 2", "nobody"], ["item 1", "item 9", "item 3"]
     found = []
     for ends in ((1, 5), scale):
-        trainset = dataset(rows, ends).build_full_trainset()
+        trainset = make_dataset(rows, ends).build_full_trainset()
         model = RBM(n_hidden=4, n_epochs=5, random_state=0).fit(trainset)
         found.append(model.predict_many(uids, iids))
     assert_allclose(found[0], found[1], atol=1e-5)
@@ -118,7 +118,9 @@ def test_a_machine_predicts_the_same_on_a_scale_that_is_wider_than_its_ratings(s
 
 
 def test_ratings_that_are_all_equal_are_announced():
-    trainset = dataset([("a", "x", 4.0), ("b", "x", 4.0), ("b", "y", 4.0)]).build_full_trainset()
+    trainset = make_dataset(
+        [("a", "x", 4.0), ("b", "x", 4.0), ("b", "y", 4.0)]
+    ).build_full_trainset()
     with pytest.warns(TacendaWarning, match="all 3 ratings are 4") as found:
         BiasOnly().fit(trainset)
     assert len(found) == 1

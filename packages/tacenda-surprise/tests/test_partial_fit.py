@@ -13,7 +13,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
 )
-from tacenda_surprise.testing import dataset, small_dataset
+from tacenda_surprise.testing import make_dataset, small_dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 12, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 20, "random_state": 0}
@@ -35,7 +35,7 @@ def make(request):
 
 
 def trainset_of(*triples):
-    return dataset(triples).build_full_trainset()
+    return make_dataset(triples).build_full_trainset()
 
 
 def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):

@@ -7,7 +7,7 @@ from surprise.model_selection import GridSearchCV
 
 from tacenda import plugins
 from tacenda.errors import ConfigurationError, PluginError
-from tacenda_surprise import BiasOnly, ConditionalPMF, Recommender
+from tacenda_surprise import BiasOnly, ConditionalPMF, Recommender, testing
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import check_recommender
 
@@ -52,6 +52,39 @@ def test_a_model_of_others_is_a_recommender():
         return Recommender(name="halfway", settings={"part": 0.7}, **options)
 
     check_recommender(make)
+
+
+class NegativeDeviations(BiasOnly):
+    def deviations(self, users, items):
+        return -super().deviations(users, items)
+
+
+class ShortBlocks(BiasOnly):
+    def score_users(self, users):
+        return super().score_users(users)[:, 1:]
+
+
+class AcceptsAll(BiasOnly):
+    def fold(self, items, values, identities=None):
+        if np.shape(items) != np.shape(values):
+            items, values = [], []
+        return super().fold(items, values, identities)
+
+
+@pytest.mark.parametrize(
+    ("broken", "fault"),
+    [
+        (NegativeDeviations, "deviations are not all positive"),
+        (ShortBlocks, r"score_users is float32 \(3, 59\), not float32 \(3, 60\)"),
+        (AcceptsAll, "fold accepts fewer ratings than items"),
+    ],
+)
+def test_a_broken_promise_is_named(broken, fault, monkeypatch):
+    monkeypatch.setattr(
+        testing, "check_estimator", lambda make, data, *rest, **more: make().fit(data)
+    )
+    with pytest.raises(AssertionError, match=fault):
+        check_recommender(broken)
 
 
 def test_hosts_what_our_own_classes_host(trainset, testset):

@@ -4,9 +4,9 @@
 
 The weights minimize the squared error of ratings that are held out, under a prior: each weight is 1 / K with a
 standard deviation of one, and their sum is one with a standard deviation of a twentieth. With few ratings the prior
-decides, and the blend is the plain average. Parts of the ratings are held out in turn, until `_ENOUGH` ratings have
-been. The standard deviation of a rating is an average over the algorithms, with weights of sum one, times one factor,
-which is fitted to the errors of the ratings held out.
+decides, and the blend is the plain average. Parts of the ratings are held out in turn, until `_ENOUGH_HELD_OUT`
+ratings have been. The standard deviation of a rating is an average over the algorithms, with weights of sum one, times
+one factor, which is fitted to the errors of the ratings held out.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tacenda_surprise.variance import coverage_factor
 
 _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
 _NOBODY = object()  # an id that no trainset has
-_ENOUGH = 2_000  # ratings held out: with fewer a blend is up to half a percent worse than its best algorithm
-_SUM = 400.0  # prior precision of the sum of the weights, in that of each weight
+_ENOUGH_HELD_OUT = 2_000  # ratings to fit the weights to, where there are so many
+_SUM_PRECISION = 400.0  # prior precision of the sum of the weights, in that of each weight
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,13 @@ class BlendSettings(Settings):
     )
     refit: bool = option(
         True,
-        """fit the algorithms again to all ratings; False is twice as fast and a little worse""",
+        """fit the algorithms again to all ratings; False saves one fit of each algorithm, and the algorithms then lack
+        the ratings that were held out first""",
     )
     random_state: int | np.random.RandomState | None = option(
         None,
-        """seed of the part held out, or a state of numpy's random numbers; None: what the seeds of the algorithms give,
-        where all that have seeds have numbers, and numpy's global state otherwise""",
+        """seed of the part held out, or NumPy `RandomState`; None: the seeds of the algorithms if all of them are
+        numbers, otherwise NumPy's global state""",
         at_least=0,
     )
 
@@ -67,8 +68,8 @@ class Weights(Arrays):
 
     weights: Float64[Array, "models", within(0, _LARGEST)]
     center: Float64[Array, ""]  # mean of the ratings
-    factor: Float64[Array, "", positive]  # of the standard deviations
-    usual: Float64[Array, "models", at_least(0)]  # errors, where a model knows no deviations
+    factor: Float64[Array, "", positive]  # on the standard deviations
+    usual: Float64[Array, "models", at_least(0)]  # RMSE, the deviation of models that estimate none
     n_users: Float64[Array, "", at_least(1)]  # that have ratings
 
     def combine(self, predictions: Doubles) -> Doubles:
@@ -82,99 +83,135 @@ class Weights(Arrays):
         return np.asarray(self.factor * (deviations @ share))
 
 
-class _Part(NamedTuple):
-    """One of the algorithms, and its numbers of the users and items of the blend: -1 is one that it does not know.
-
-    The last number of both is -1 too, as -1 is unknown to the blend.
-    """
+class _SurprisePart(NamedTuple):
+    """A fitted algorithm from outside Tacenda, asked by the blend's numbers of users and items."""
 
     algo: AlgoBase
-    usual: float  # its error, for deviations of an algorithm that knows none
-    users: npt.NDArray[np.int64]  # (users + 1,)
-    items: npt.NDArray[np.int64]  # (items + 1,)
-    raw: tuple[list[Any], list[Any]]  # raw ids of users and items, likewise
-    known: Any = None  # what the algorithm had learned when the weights were fitted
-
-    @classmethod
-    def of(cls, algo: AlgoBase, usual: float, users: Iterable[Any], items: Iterable[Any]) -> _Part:
-        """Find the users and items of a blend by their raw ids."""
-        raw = [*users, _NOBODY], [*items, _NOBODY]
-        if isinstance(algo, RatingAlgorithm):
-            ids = numbers(raw[0], algo._users), numbers(raw[1], algo._items)
-            return cls(algo, usual, *ids, raw, algo._require_fitted().learned)
-        unknown = np.empty(0, np.int64)
-        return cls(algo, usual, unknown, unknown, raw)
+    rmse: float  # of its predictions for ratings held out
+    users: list[
+        Any
+    ]  # raw ids (users + 1,); number -1, which the blend does not know, finds `_NOBODY`
+    items: list[Any]  # likewise
+    learned: None = None
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:
-        """Estimates (pairs,) as Surprise's ``test`` has them, clipped to the scale."""
-        if isinstance(self.algo, RatingAlgorithm):
-            return self.algo._estimate_pairs(self.users[users], self.items[items])
-        pairs = ((self.raw[0][u], self.raw[1][i]) for u, i in zip(users, items, strict=True))
+        """Estimate ratings (pairs,) as Surprise's ``test`` does, clipped to the scale."""
+        pairs = ((self.users[u], self.items[i]) for u, i in zip(users, items, strict=True))
         return np.array([self.algo.predict(*pair).est for pair in pairs], np.float64)
 
     def score_users(self, users: Numbers) -> Doubles:
-        """Estimates (users, items) of all items."""
-        n = len(self.raw[1]) - 1
-        algo = self.algo
-        if not isinstance(algo, RatingAlgorithm) or not algo.predicts_unknown:
-            every = np.repeat(users, n), np.tile(np.arange(n), len(users))
-            return self.score_pairs(*every).reshape(len(users), n)
-        own = self.users[users]
-        found = algo._require_fitted().score_users(own)[:, self.items[:-1]].astype(np.float64)
-        strange = self.items[:-1] < 0  # an item that was only in the part held out
-        found[:, strange] = algo._require_fitted().score_pairs(own, np.full(len(own), -1))[:, None]
-        return np.clip(found, *algo.catalogue.scale)
+        """Estimate the ratings (users, items) of all items, one pair at a time."""
+        return _score_all_items(self, users, len(self.items) - 1)
 
     def deviations(self, users: Numbers, items: Numbers) -> Doubles:
-        """Standard deviations (pairs,)."""
-        if not isinstance(self.algo, RatingAlgorithm):
-            return np.full(len(users), self.usual)
-        found = self.algo._require_fitted().deviations(self.users[users], self.items[items])
-        return found.astype(np.float64)
+        """Return the RMSE for every pair (pairs,), because the algorithm estimates no deviations."""
+        return np.full(len(users), self.rmse)
 
-    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> FoldedUser | None:
-        """Fold a new user in; None where the algorithm is not one of Tacenda's."""
-        if not isinstance(self.algo, RatingAlgorithm):
-            return None
-        model, own, more = self.algo._require_fitted(), self.items[items], None
+    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> _UnknownUser:
+        """Return an unknown user: the algorithm cannot learn from the ratings of a new one."""
+        return _UnknownUser(self)
+
+
+class _TacendaPart(NamedTuple):
+    """A fitted `RatingAlgorithm`, asked by the blend's numbers of users and items."""
+
+    algo: RatingAlgorithm
+    users: npt.NDArray[
+        np.int64
+    ]  # (users + 1,) the algorithm's numbers; -1 for what it does not know
+    items: npt.NDArray[
+        np.int64
+    ]  # (items + 1,) likewise; the last one is -1, as -1 is unknown to the blend
+    learned: Any  # what the algorithm had learned when the weights were fitted
+
+    def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:
+        """Estimate ratings (pairs,) as Surprise's ``test`` does, clipped to the scale."""
+        return self.algo._estimate_pairs(self.users[users], self.items[items])
+
+    def score_users(self, users: Numbers) -> Doubles:
+        """Estimate the ratings (users, items) of all items."""
+        items, model = self.items[:-1], self.algo._require_fitted()
+        if not self.algo.predicts_unknown:
+            return _score_all_items(self, users, len(items))
+        numbers_of_users = self.users[users]
+        scores = model.score_users(numbers_of_users)[:, items].astype(np.float64)
+        # Items that were only in the part held out: -1 found the last column.
+        unknown = model.score_pairs(numbers_of_users, np.full(len(users), -1))
+        scores[:, items < 0] = unknown[:, None]
+        return np.clip(scores, *self.algo.catalogue.scale)
+
+    def deviations(self, users: Numbers, items: Numbers) -> Doubles:
+        """Estimate the standard deviations of ratings (pairs,)."""
+        model = self.algo._require_fitted()
+        return model.deviations(self.users[users], self.items[items]).astype(np.float64)
+
+    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> _FoldedPart:
+        """Fold in a new user, by the items that the algorithm knows."""
+        model, known, more = self.algo._require_fitted(), self.items[items], None
         if identities is not None and model.folds_identities:
             more = self.items[identities]
             more = more[more >= 0]
-        return model.fold(own[own >= 0], values[own >= 0], more)
+        user = model.fold(known[known >= 0], values[known >= 0], more)
+        return _FoldedPart(user, self.items, model.catalogue.scale)
+
+
+def _score_all_items(part: _SurprisePart | _TacendaPart, users: Numbers, n_items: int) -> Doubles:
+    """Estimate the ratings (users, items) of all items by `score_pairs`."""
+    pairs = np.repeat(users, n_items), np.tile(np.arange(n_items), len(users))
+    return part.score_pairs(*pairs).reshape(len(users), n_items)
+
+
+class _UnknownUser(NamedTuple):
+    """A new user for an algorithm that cannot fold users in."""
+
+    part: _SurprisePart
+
+    def score(self, items: Numbers) -> Doubles:
+        return self.part.score_pairs(np.full(len(items), -1), items)
+
+    def deviations(self, items: Numbers) -> Doubles:
+        return np.full(len(items), self.part.rmse)
+
+
+class _FoldedPart(NamedTuple):
+    """A new user that was folded into one algorithm, asked by the blend's numbers of items."""
+
+    user: FoldedUser
+    items: npt.NDArray[np.int64]  # see `_TacendaPart`
+    scale: tuple[float, float]
+
+    def score(self, items: Numbers) -> Doubles:
+        return np.clip(self.user.score(self.items[items]).astype(np.float64), *self.scale)
+
+    def deviations(self, items: Numbers) -> Doubles:
+        return self.user.deviations(self.items[items]).astype(np.float64)
 
 
 class FoldedBlend(NamedTuple):
-    """A user the algorithms were not fitted to; see `tacenda_surprise.users.FoldedUser`."""
+    """A new user that was folded into every algorithm; see `tacenda_surprise.users.FoldedUser`."""
 
-    users: list[FoldedUser | None]  # what every algorithm made of the user
-    parts: list[_Part]
+    users: list[_UnknownUser | _FoldedPart]  # one for each algorithm
+    n_items: int
     weights: Weights
-    scale: tuple[float, float]
 
     def score(self, items: Numbers | None = None) -> Floats:
-        wanted = np.arange(len(self.parts[0].raw[1]) - 1) if items is None else np.asarray(items)
-        every = [
-            part.score_pairs(np.full(len(wanted), -1), wanted)
-            if user is None
-            else np.clip(user.score(part.items[wanted]).astype(np.float64), *self.scale)
-            for user, part in zip(self.users, self.parts, strict=True)
-        ]
-        return self.weights.combine(np.stack(every, axis=-1)).astype(np.float32)
+        wanted = np.arange(self.n_items) if items is None else np.asarray(items)
+        scores = np.stack([user.score(wanted) for user in self.users], axis=-1)
+        return self.weights.combine(scores).astype(np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
-        every = [
-            np.full(len(items), part.usual) if user is None else user.deviations(part.items[items])
-            for user, part in zip(self.users, self.parts, strict=True)
-        ]
-        return self.weights.deviations(np.stack(every, axis=-1)).astype(np.float32)
+        deviations = np.stack([user.deviations(items) for user in self.users], axis=-1)
+        return self.weights.deviations(deviations).astype(np.float32)
 
 
 class Blend(RatingAlgorithm):
     """A weighted average of any Surprise algorithms, with weights fitted to held-out ratings.
 
-    Fitting holds out a share of the ratings, fits every algorithm to the rest, fits the weights to the held-out
-    ratings, and fits every algorithm again to all ratings. With a single rating, all weights are equal. Unknown users
-    and items get the weighted average of the algorithms' predictions.
+    Fitting holds out a share of the ratings and fits every algorithm to the rest. With fewer than 20,000 ratings it
+    repeats this with other parts of the ratings, until 2,000 ratings or all of them have been held out: this takes up
+    to ten fits of each algorithm, or 1 / ``holdout``. Then it fits the weights to the held-out ratings, and every
+    algorithm once more to all ratings. With a single rating, all weights are equal. Unknown users and items get the
+    weighted average of the algorithms' predictions.
 
     Attributes
     ----------
@@ -193,7 +230,7 @@ class Blend(RatingAlgorithm):
     settings: BlendSettings
     learned_class = Weights
     indexes = MappingProxyType({})  # its algorithms have the catalogue
-    _parts: Sequence[_Part] = ()
+    _parts: Sequence[_SurprisePart | _TacendaPart] = ()
     learned: Weights | None
 
     @configured_by(BlendSettings)
@@ -228,27 +265,20 @@ class Blend(RatingAlgorithm):
         assert self._data is not None
         self._data = self._data.with_trainset()
         trainset: Any = self._data.trainset
-        if trainset.n_ratings < 2:  # none can be held out: all algorithms count alike
-            k, usual = len(settings.algorithms), deviation(ratings)
-            one, center = np.float64(1), np.float64(ratings.mean)
-            self.learned = Weights(np.full(k, 1 / k), center, one, np.full(k, usual), one)
-            self._take([deepcopy(algo).fit(trainset) for algo in settings.algorithms], self._data)
-            return
-        held_out = _HeldOut.of(settings, trainset)
-        weights, truth = fit_weights(held_out.estimates, held_out.truth), held_out.truth
-        usual = np.sqrt(np.mean((held_out.estimates - truth[:, None]) ** 2, axis=0))
-        every = np.where(np.isnan(held_out.deviations), usual, held_out.deviations)
-        errors = truth - np.clip(weights.combine(held_out.estimates), *trainset.rating_scale)
-        z = errors / np.maximum(weights.deviations(every), 1e-9)
-        # As large as the errors are.
-        factor = np.float64(np.sqrt(coverage_factor(z)))
-        self.learned, fitted = replace(weights, factor=factor, usual=usual), held_out.fitted
-        if settings.refit:
+        fitted: list[AlgoBase] | None = None
+        if trainset.n_ratings < 2:
+            self.learned = _equal_weights(len(settings.algorithms), ratings)
+        else:
+            held_out = _predict_held_out(settings, trainset)
+            self.learned = _fit_to_held_out(held_out, trainset.rating_scale)
+            if not settings.refit:
+                fitted = held_out.fitted
+        if fitted is None:
             fitted = [deepcopy(algo).fit(trainset) for algo in settings.algorithms]
-        self._take(fitted, self._data)
+        self._adopt_fitted(fitted, self._data)
 
-    def _take(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
-        """Take over fitted algorithms; users of whom only side information is known to one of them are users too."""
+    def _adopt_fitted(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
+        """Take over fitted algorithms; the blend knows every user of whom one of them has side information."""
         pairs = {
             (uid, list(algo._items)[item]): None
             for algo in fitted
@@ -260,47 +290,58 @@ class Blend(RatingAlgorithm):
         self._data = data = SideInfo(pairs).join(data) if pairs else data
         self._catalogue = Catalogue.of(data.ratings)
         self.learned = replace(self._learned(self.learned), n_users=np.float64(data.n_users))
-        self._meet(fitted, data.users, data.items)
+        self._match_ids(fitted, data.users, data.items)
 
-    def _meet(self, fitted: Sequence[AlgoBase], users: Iterable[Any], items: Iterable[Any]) -> None:
-        """Find the raw ids of users and items in every algorithm."""
-        usual = self._learned(self.learned).usual.tolist()
-        self._parts = [_Part.of(*each, users, items) for each in zip(fitted, usual, strict=True)]
+    def _match_ids(
+        self, fitted: Sequence[AlgoBase], users: Iterable[Any], items: Iterable[Any]
+    ) -> None:
+        """Match the users and items of the blend with those of every algorithm, by their raw ids."""
+        raw_users, raw_items = [*users, _NOBODY], [*items, _NOBODY]
+        self._parts = [
+            _TacendaPart(
+                algo,
+                numbers(raw_users, algo._users),
+                numbers(raw_items, algo._items),
+                algo._require_fitted().learned,
+            )
+            if isinstance(algo, RatingAlgorithm)
+            else _SurprisePart(algo, rmse, raw_users, raw_items)
+            for algo, rmse in zip(fitted, self._learned(self.learned).usual.tolist(), strict=True)
+        ]
 
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
     ) -> Self:
         """Continue the fit of every algorithm with more ratings; the weights stay. See `RatingAlgorithm.partial_fit`.
 
-        Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
+        Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot learn from more ratings.
         """
         before = self._fit_data()
         more = FitData.of(trainset, scale=before.ratings.scale)
-        gone_on = [copy(algo) for algo in self.fitted]
-        for algo in gone_on:
+        algorithms = [copy(algo) for algo in self.fitted]
+        for algo in algorithms:
             if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
                     f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         fitted, (data, _) = copy(self), before.merge(more)
-        fitted._take(gone_on, data)
+        fitted._adopt_fitted(algorithms, data)
         self._adopt_further(fitted)
         return self
 
     # -- predicting --------------------------------------------------------------------------------
 
-    def _combine(self, ask: Callable[[_Part], Doubles]) -> Floats:
+    def _combine(self, score: Callable[[_SurprisePart | _TacendaPart], Doubles]) -> Floats:
+        """Blend the scores that ``score`` finds for each algorithm, of any shape."""
         weights = self._learned(self.learned)
-        for part in self._parts:
-            if part.known is not None and part.algo._require_fitted().learned is not part.known:
-                self._warn_of_another(part.algo)
-        every = np.stack([ask(part) for part in self._parts], axis=-1)
-        found = weights.combine(every.reshape(-1, len(self._parts)))
-        return found.reshape(every.shape[:-1]).astype(np.float32)
+        self._warn_of_changed_parts()
+        scores = np.stack([score(part) for part in self._parts], axis=-1)
+        blended = weights.combine(scores.reshape(-1, len(self._parts)))
+        return blended.reshape(scores.shape[:-1]).astype(np.float32)
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """The weighted average; if an algorithm cannot predict, its default counts."""
+        """Average the estimates (pairs,) of the algorithms; one that cannot predict counts with its default."""
         users, items = np.asarray(users), np.asarray(items)
         return self._combine(lambda part: part.score_pairs(users, items))
 
@@ -311,33 +352,40 @@ class Blend(RatingAlgorithm):
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Average the deviations of the algorithms, scaled by a factor fitted to the held-out ratings."""
         weights = self._learned(self.learned)
+        self._warn_of_changed_parts()
         users, items = np.asarray(users), np.asarray(items)
-        every = [part.deviations(users, items) for part in self._parts]
-        return weights.deviations(np.stack(every, axis=-1)).astype(np.float32)
+        every = np.stack([part.deviations(users, items) for part in self._parts], axis=-1)
+        return weights.deviations(every).astype(np.float32)
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedBlend:
-        """See `RatingAlgorithm.fold`; an algorithm from elsewhere predicts as for an unknown user."""
+        """See `RatingAlgorithm.fold`; an algorithm from outside Tacenda predicts as for an unknown user."""
         weights, items = self._learned(self.learned), np.asarray(items, np.int64)
-        rated = check_rated(items, values, len(self.catalogue.items))
+        self._warn_of_changed_parts()
+        n_items = len(self.catalogue.items)
+        rated = check_rated(items, values, n_items)
         self._known_items(items, identities)
         users = [part.fold(items, rated, identities) for part in self._parts]
-        return FoldedBlend(users, list(self._parts), weights, self.catalogue.scale)
+        return FoldedBlend(users, n_items, weights)
 
-    def _warn_of_another(self, algo: AlgoBase) -> None:
+    def _warn_of_changed_parts(self) -> None:
+        """Warn, once, if an algorithm has been fitted again since the weights were fitted."""
+        for part in self._parts:
+            if part.learned is not None and part.algo._require_fitted().learned is not part.learned:
+                self._warn_of_changed(part.algo)
+
+    def _warn_of_changed(self, algo: AlgoBase) -> None:
         warn(
-            f"the {type(algo).__name__} of this blend is another than its weights were fitted with: fit the "
-            "blend again",
-            once=(self, "exchanged"),
+            f"the {type(algo).__name__} of this blend has changed since the weights were fitted: fit the blend again",
+            once=(self, "changed"),
         )
 
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return what other algorithms have, and fingerprints of what the algorithms of the blend have learned."""
-        found = [None if part.known is None else part.known.fingerprint() for part in self._parts]
-        return {**super().config_dict(), "parts": found}
+        return {**super().config_dict(), "parts": [_fingerprint(p.learned) for p in self._parts]}
 
     def nested(self) -> Mapping[str, Estimator]:
         """The algorithms, ``algorithm-0`` and so on. Raises ConfigurationError for one that is not Tacenda's."""
@@ -355,8 +403,13 @@ class Blend(RatingAlgorithm):
         parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
-        learned = [part._require_fitted().learned for part in parts]
-        prints = [None if each is None else each.fingerprint() for each in learned]
+        fingerprints = [_fingerprint(part._require_fitted().learned) for part in parts]
+        # Older blends have none.
+        fingerprints_of_fit = config.get("parts", fingerprints)
+        if not isinstance(fingerprints_of_fit, list) or len(fingerprints_of_fit) != len(parts):
+            raise ArtifactError(
+                "its 'parts' are not a fingerprint for each algorithm: it is damaged"
+            )
         unfitted = [type(part).from_settings(part.settings) for part in parts]
         model = cls.from_settings({**config["settings"], "algorithms": unfitted})
         model.learned = state = Weights.from_arrays(arrays, models=len(parts))
@@ -368,66 +421,91 @@ class Blend(RatingAlgorithm):
         if n_users > most or (data is not None and n_users != data.n_users):
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
         if data is not None:
-            model._take(parts, data)
+            model._adopt_fitted(parts, data)
         else:  # saved without ratings
-            model._meet(parts, list(first._users)[:n_users], list(first._items))
-            if any((part.items[:-1] < 0).any() for part in model._parts):
+            raw_items = list(first._items)
+            model._match_ids(parts, list(first._users)[:n_users], raw_items)
+            if any((numbers(raw_items, part._items) < 0).any() for part in parts):
                 raise ArtifactError("the models of a blend know different items: it is damaged")
             raw = IdIndex(first.catalogue.users.raw[:n_users].tolist(), "user")
             model._catalogue = replace(first.catalogue, users=raw)
-        for part, now, then in zip(parts, prints, config.get("parts", prints), strict=True):
+        for part, now, then in zip(parts, fingerprints, fingerprints_of_fit, strict=True):
             if now != then:
-                model._warn_of_another(part)
+                model._warn_of_changed(part)
         return model
+
+
+def _fingerprint(learned: Arrays | None) -> str | None:
+    return None if learned is None else learned.fingerprint()
 
 
 class _HeldOut(NamedTuple):
     """Predictions of algorithms for ratings that they were not fitted to, and the algorithms of the first split."""
 
     estimates: Doubles  # (ratings, models)
-    deviations: Doubles  # likewise; NaN of an algorithm that knows none
+    deviations: Doubles  # (ratings, models); NaN for an algorithm that estimates none
     truth: Doubles  # (ratings,)
     fitted: list[AlgoBase]
 
-    @classmethod
-    def of(cls, settings: BlendSettings, trainset: Trainset) -> _HeldOut:
-        """Hold parts of the ratings out, one after the other, and fit copies of the algorithms to the others."""
-        fitted: list[AlgoBase] = []
-        parts: list[tuple[Doubles, Doubles, Doubles]] = []
-        raw = trainset.to_raw_uid, trainset.to_raw_iid
-        triples = [(raw[0](u), raw[1](i), r) for u, i, r in trainset.all_ratings()]
-        n = min(max(1, round(settings.holdout * len(triples))), len(triples) - 1)
-        order = _random_state(settings).permutation(len(triples))
-        data = Dataset(Reader(rating_scale=trainset.rating_scale))
-        # until enough of the ratings were held out, or each of them once
-        for start in range(0, min(len(triples), _ENOUGH), n):
-            chosen, others = order[start : start + n], np.delete(order, np.s_[start : start + n])
-            part = data.construct_trainset([(*triples[k], None) for k in others])
-            held_out = [triples[k] for k in chosen]
-            found = [deepcopy(algo).fit(part) for algo in settings.algorithms]
-            fitted = fitted or found
-            estimates = np.array([[p.est for p in algo.test(held_out)] for algo in found]).T
-            uids, iids, truth = zip(*held_out, strict=True)
-            deviations = [
-                algo.predict_std(uids, iids)
-                if isinstance(algo, RatingAlgorithm)
-                else np.full(len(uids), np.nan)
-                for algo in found
-            ]
-            parts.append((estimates, np.stack(deviations, axis=-1), np.array(truth, np.float64)))
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return cls(columns[0], columns[1], columns[2], fitted)
+
+def _predict_held_out(settings: BlendSettings, trainset: Trainset) -> _HeldOut:
+    """Hold out one part of the ratings after another, and predict it with copies of the algorithms fitted to the rest.
+
+    Ends when `_ENOUGH_HELD_OUT` ratings, or all of them, have been held out.
+    """
+    fitted: list[AlgoBase] = []
+    parts: list[tuple[Doubles, Doubles, Doubles]] = []
+    triples = [
+        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), rating)
+        for u, i, rating in trainset.all_ratings()
+    ]
+    n = min(max(1, round(settings.holdout * len(triples))), len(triples) - 1)
+    order = _random_state(settings).permutation(len(triples))
+    data = Dataset(Reader(rating_scale=trainset.rating_scale))
+    for start in range(0, min(len(triples), _ENOUGH_HELD_OUT), n):
+        others = np.delete(order, np.s_[start : start + n])
+        part = data.construct_trainset([(*triples[k], None) for k in others])
+        held_out = [triples[k] for k in order[start : start + n]]
+        algorithms = [deepcopy(algo).fit(part) for algo in settings.algorithms]
+        fitted = fitted or algorithms
+        estimates = [[p.est for p in algo.test(held_out)] for algo in algorithms]
+        uids, iids, truth = zip(*held_out, strict=True)
+        deviations = [
+            algo.predict_std(uids, iids)
+            if isinstance(algo, RatingAlgorithm)
+            else np.full(len(uids), np.nan)
+            for algo in algorithms
+        ]
+        parts.append(
+            (np.array(estimates).T, np.stack(deviations, axis=-1), np.array(truth, np.float64))
+        )
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return _HeldOut(columns[0], columns[1], columns[2], fitted)
 
 
 def _random_state(settings: BlendSettings) -> np.random.RandomState:
-    """Return what draws the parts held out; a blend without a seed takes the seeds of its algorithms."""
-    given, none = settings.random_state, object()
-    seeds: list[Any] = [getattr(algo, "random_state", none) for algo in settings.algorithms]
-    seeds = [seed for seed in seeds if seed is not none]
-    if given is None and all(isinstance(seed, int | np.integer) for seed in seeds):
+    """Make the state that draws the parts held out; a blend without a seed uses the seeds of its algorithms."""
+    seeds = [algo.random_state for algo in settings.algorithms if hasattr(algo, "random_state")]
+    if settings.random_state is None and all(isinstance(seed, int | np.integer) for seed in seeds):
         return np.random.RandomState([0, *map(int, seeds)])
-    found: np.random.RandomState = get_rng(given)
-    return found
+    state: np.random.RandomState = get_rng(settings.random_state)
+    return state
+
+
+def _equal_weights(n_models: int, ratings: Ratings) -> Weights:
+    """Return equal weights, for ratings too few to hold any out."""
+    one, rmse = np.float64(1), np.full(n_models, deviation(ratings))
+    return Weights(np.full(n_models, 1 / n_models), np.float64(ratings.mean), one, rmse, one)
+
+
+def _fit_to_held_out(held_out: _HeldOut, scale: tuple[float, float]) -> Weights:
+    """Fit the weights, and scale the deviations to the errors of the blend."""
+    weights, truth = fit_weights(held_out.estimates, held_out.truth), held_out.truth
+    rmse = np.sqrt(np.mean((held_out.estimates - truth[:, None]) ** 2, axis=0))
+    deviations = np.where(np.isnan(held_out.deviations), rmse, held_out.deviations)
+    errors = truth - np.clip(weights.combine(held_out.estimates), *scale)
+    z = errors / np.maximum(weights.deviations(deviations), 1e-9)
+    return replace(weights, factor=np.float64(np.sqrt(coverage_factor(z))), usual=rmse)
 
 
 def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 1.0) -> Weights:
@@ -443,10 +521,10 @@ def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 1.0) -> Wei
         raise DataError("a blend needs at least one model and one rating held out")
     center = float(truth.mean())
     X, y = predictions - center, truth - center
-    # What is known beforehand, as k + 1 more rows, size e_k^T and size _SUM^(1/2) (1 .. 1), in units of the noise.
+    # The Gaussian prior as k + 1 pseudo-observations: one of each weight, 1 / k, and one of their sum, 1.
     noise = float(np.mean((X - y[:, None]) ** 2, axis=0).min()) or 1.0
-    size, of_sum = np.sqrt(ridge * noise), np.sqrt(ridge * noise * _SUM)
-    X = np.concatenate([X, size * np.eye(k), np.full((1, k), of_sum)])
-    y = np.concatenate([y, np.full(k, size / k), [of_sum]])
-    found, one = nnls(X, y)[0], np.float64(1)
-    return Weights(found, np.float64(center), one, np.zeros(k), one)
+    root_of_each, root_of_sum = np.sqrt(ridge * noise), np.sqrt(ridge * noise * _SUM_PRECISION)
+    X = np.concatenate([X, root_of_each * np.eye(k), np.full((1, k), root_of_sum)])
+    y = np.concatenate([y, np.full(k, root_of_each / k), [root_of_sum]])
+    weights, one = nnls(X, y)[0], np.float64(1)
+    return Weights(weights, np.float64(center), one, np.zeros(k), one)

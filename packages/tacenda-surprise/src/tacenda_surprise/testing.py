@@ -1,11 +1,11 @@
-"""Conformance of a rating algorithm, in one call.
+"""Checks that a rating algorithm keeps what `RatingAlgorithm` promises.
 
     from tacenda_surprise.testing import check_recommender
 
     def test_my_model():
         check_recommender(lambda **options: MyModel(**{"n_factors": 4, "random_state": 0, **options}))
 
-Needs pytest: install ``tacenda-surprise[testing]``.
+Install ``tacenda-surprise[testing]`` for what it needs.
 """
 
 # ruff: noqa: S301 - pickles of our own
@@ -16,10 +16,10 @@ import inspect
 import pickle
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from surprise import AlgoBase, Dataset, PredictionImpossible, Reader, accuracy
 from surprise.model_selection import train_test_split
 
@@ -30,6 +30,13 @@ from tacenda.testing.models import check_estimator
 from tacenda_surprise.algorithm import RatingAlgorithm
 
 _ATOL = 1e-4  # how far predictions may differ where the same numbers are computed in another order
+_N_PAIRS = 80  # scored one by one, in steps of `_PAIRS_APART`
+_PAIRS_APART = 7
+# Loose bounds that only a wrong model misses: probabilities have the scores as means but for the ends of the scale, a
+# user folded in is nearly the fitted one, and two further epochs hardly move what was fitted.
+_LEAST_CORRELATION_OF_MEANS = 0.9
+_LEAST_CORRELATION_OF_FOLDED = 0.8
+_LARGEST_MOVE = 0.5  # in standard deviations of the ratings
 
 
 def check_recommender(
@@ -46,20 +53,21 @@ def check_recommender(
     ratings = synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
     train, held_out = split(ratings, 0.1, seed=0)
     rng = np.random.default_rng(0)
-    pairs = rng.integers(-1, train.n_users, 80), rng.integers(-1, train.n_items, 80)
+    pairs = rng.integers(-1, train.n_users, _N_PAIRS), rng.integers(-1, train.n_items, _N_PAIRS)
 
     def apply(model: Any) -> list[Any]:
         folded = model.fold(*train.of_user(0))
         return [model.score_pairs(*pairs), model.deviations(*pairs), folded.score()]
 
     model = check_estimator(make_model, train, apply, atol=_ATOL)
-    assert model.kind == "recommenders"
+    assert model.kind == "recommenders", f"its kind is {model.kind!r}, not 'recommenders'"
     scores = model.score_pairs(*pairs)
     _check_fit(make_model, model, train, lambda model: model.score_pairs(*pairs))
     _check_scores(model, train, pairs)
-    found = model.score_pairs(held_out.user_ids, held_out.item_ids)
-    errors = [np.mean((part - held_out.values) ** 2) for part in (found, train.mean)]
-    assert errors[0] < errors[1], "it predicts ratings held out worse than their mean does"
+    predictions = model.score_pairs(held_out.user_ids, held_out.item_ids)
+    mse = np.mean((predictions - held_out.values) ** 2)
+    mse_of_mean = np.mean((train.mean - held_out.values) ** 2)
+    assert mse < mse_of_mean, "it predicts ratings held out worse than the mean of the ratings does"
     _check_new_users(model, train)
     _check_further_ratings(model, train, pairs)
     np.testing.assert_array_equal(model.score_pairs(*pairs), scores, "using it changed it")
@@ -69,76 +77,113 @@ def check_recommender(
 
 
 def _check_fit(make_model: Any, model: Any, train: Ratings, apply: Any) -> None:
-    """It notes the data, is deterministic, forgets data before, and says so while it is not fitted."""
-    assert model.fitted_on["n_ratings"] == len(train)
+    """Check that ``fit`` notes the data, is deterministic and forgets earlier data, and that nothing works before it."""
+    assert model.fitted_on["n_ratings"] == len(train), "fitted_on has another number of ratings"
     catalogue, expected = model.catalogue, apply(model)
-    assert catalogue.users.raw.tolist() == train.users.raw.tolist()
-    assert catalogue.items.raw.tolist() == train.items.raw.tolist()
-    assert catalogue.scale == train.scale
-    assert abs(catalogue.mean - train.mean) < 1e-6
+    same_users = catalogue.users.raw.tolist() == train.users.raw.tolist()
+    assert same_users, "catalogue.users are not those of the ratings, in their order"
+    same_items = catalogue.items.raw.tolist() == train.items.raw.tolist()
+    assert same_items, "catalogue.items are not those of the ratings, in their order"
+    assert catalogue.scale == train.scale, "catalogue.scale is not that of the ratings"
+    assert abs(catalogue.mean - train.mean) < 1e-6, "catalogue.mean is not that of the ratings"
     other = synthetic_ratings.generate(30, 20, 180, seed=5).ratings
     again = make_model()
     assert again.fit(other) is again, "fit does not return the model"
     np.testing.assert_array_equal(apply(again.fit(train)), expected, "another fit differs")
     unfitted, zero = make_model(), np.array([0])
-    uses: list[Callable[[], Any]] = [
-        lambda: unfitted.score_pairs(zero, zero),
-        lambda: unfitted.score_users(zero),
-        lambda: unfitted.fold(zero, [3.0]),
-        lambda: unfitted.catalogue,
-        lambda: unfitted.arrays(),
-        lambda: unfitted.top_n(),
-    ]
-    for use in uses:
-        with pytest.raises(NotFittedError):
-            use()
+    uses: dict[str, Callable[[], Any]] = {
+        "score_pairs": lambda: unfitted.score_pairs(zero, zero),
+        "score_users": lambda: unfitted.score_users(zero),
+        "fold": lambda: unfitted.fold(zero, [3.0]),
+        "catalogue": lambda: unfitted.catalogue,
+        "arrays": lambda: unfitted.arrays(),
+        "top_n": lambda: unfitted.top_n(),
+    }
+    for name, use in uses.items():
+        fault = f"{name} of an unfitted algorithm does not raise NotFittedError"
+        _check_refused(use, NotFittedError, fault)
 
 
 def _check_scores(model: Any, train: Ratings, pairs: Any) -> None:
-    """Scores are finite float32 that do not depend on their company, with deviations and probabilities."""
+    """Check scores, deviations and probabilities: their shapes and bounds, and that they fit each other."""
     scores, nobody = model.score_pairs(*pairs), np.empty(0, int)
-    assert (scores.shape, scores.dtype) == ((80,), np.float32)
-    assert np.isfinite(scores).all()
-    assert model.score_pairs(nobody, nobody).shape == (0,)
-    for k in range(0, 80, 7):
+    _check_float32("score_pairs", scores, _N_PAIRS)
+    _check_float32("score_pairs of no pairs", model.score_pairs(nobody, nobody), 0)
+    for k in range(0, _N_PAIRS, _PAIRS_APART):
         alone = model.score_pairs(pairs[0][k : k + 1], pairs[1][k : k + 1])
-        np.testing.assert_array_equal(alone, scores[k : k + 1], "a pair depends on its company")
+        np.testing.assert_array_equal(
+            alone, scores[k : k + 1], "the score of a pair depends on the other pairs of the call"
+        )
     users, n_items = np.array([3, -1, 0]), train.n_items
     block = model.score_users(users)
-    assert (block.shape, block.dtype) == ((3, n_items), np.float32)
+    _check_float32("score_users", block, 3, n_items)
     every = model.score_pairs(np.repeat(users, n_items), np.tile(np.arange(n_items), 3))
-    np.testing.assert_allclose(block.ravel(), every, atol=_ATOL, err_msg="blocks differ from pairs")
+    np.testing.assert_allclose(
+        block.ravel(), every, atol=_ATOL, err_msg="score_users and score_pairs differ"
+    )
     deviations, p = model.deviations(*pairs), model.probabilities(*pairs)
-    assert deviations.shape == (80,)
-    assert (deviations > 0).all()
-    assert p.shape == (80, len(model.catalogue.levels))
-    assert (p >= 0).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-4)
-    expected = p @ model.catalogue.levels
-    assert np.corrcoef(expected, scores.clip(*train.scale))[0, 1] > 0.9
+    assert deviations.shape == (_N_PAIRS,), f"deviations has the shape {deviations.shape}"
+    assert (deviations > 0).all(), "deviations are not all positive"
+    shape = _N_PAIRS, len(model.catalogue.levels)
+    assert p.shape == shape, f"probabilities has the shape {p.shape}, not {shape}"
+    assert (p >= 0).all(), "probabilities are not all at least 0"
+    np.testing.assert_allclose(
+        p.sum(axis=1), 1.0, atol=1e-4, err_msg="the probabilities of a pair do not sum to 1"
+    )
+    means = p @ model.catalogue.levels
+    agreement = np.corrcoef(means, scores.clip(*train.scale))[0, 1]
+    assert agreement > _LEAST_CORRELATION_OF_MEANS, (
+        f"the means of the probabilities and the scores have a correlation of only {agreement:.2f}"
+    )
+
+
+def _check_float32(what: str, values: Any, *shape: int) -> None:
+    """Check that ``values`` are finite float32 of this shape."""
+    found = getattr(values, "dtype", type(values).__name__), np.shape(values)
+    assert found == (np.float32, shape), f"{what} is {found[0]} {found[1]}, not float32 {shape}"
+    assert np.isfinite(values).all(), f"{what} is not finite"
 
 
 def _check_new_users(model: Any, train: Ratings) -> None:
-    """A user folded in is scored like a fitted one, without ratings too; ratings that make no sense are refused."""
+    """Check that ``fold`` scores a user like the fitted one, or one without ratings, and refuses invalid ratings."""
     user = int(np.argmax(np.diff(train.user_offsets)))
-    folded, fitted = (
-        model.fold(*train.of_user(user)).score(),
-        model.score_users(np.array([user]))[0],
+    folded = model.fold(*train.of_user(user)).score()
+    _check_float32("the score of a user folded in", folded, train.n_items)
+    agreement = np.corrcoef(folded, model.score_users(np.array([user]))[0])[0, 1]
+    assert agreement > _LEAST_CORRELATION_OF_FOLDED, (
+        f"the scores of a user folded in and of the same user fitted have a correlation of only {agreement:.2f}"
     )
-    assert (folded.shape, folded.dtype) == (fitted.shape, np.float32)
-    assert np.corrcoef(folded, fitted)[0, 1] > 0.8
-    nobody, some = model.fold(np.empty(0, int), []), np.array([0, -1, 3])
-    assert np.isfinite(nobody.score()).all()
-    assert np.isfinite(nobody.score(some)).all()
-    np.testing.assert_allclose(nobody.score(some)[[0, 2]], nobody.score()[[0, 3]], atol=_ATOL)
-    assert (nobody.deviations(some) > 0).all()
-    for items, values in (([0, 1], [3.0]), ([0], [np.nan]), ([10_000], [3.0]), ([-1], [3.0])):
-        with pytest.raises(TacendaError):
-            model.fold(np.array(items), values)
+    nobody, items = model.fold(np.empty(0, int), []), np.array([0, -1, 3])
+    _check_float32("the score of a user without ratings", nobody.score(), train.n_items)
+    _check_float32("the score of a user without ratings for some items", nobody.score(items), 3)
+    np.testing.assert_allclose(
+        nobody.score(items)[[0, 2]],
+        nobody.score()[[0, 3]],
+        atol=_ATOL,
+        err_msg="the scores of a new user for some items differ from those for all items",
+    )
+    assert (nobody.deviations(items) > 0).all(), "deviations of a new user are not all positive"
+    for what, item_numbers, values in (
+        ("fewer ratings than items", [0, 1], [3.0]),
+        ("a rating of NaN", [0], [np.nan]),
+        ("an item number that is too large", [10_000], [3.0]),
+        ("an item number of -1", [-1], [3.0]),
+    ):
+        use = partial(model.fold, np.array(item_numbers), values)
+        _check_refused(use, TacendaError, f"fold accepts {what}")
+
+
+def _check_refused(use: Callable[[], Any], error: type[Exception], fault: str) -> None:
+    """Check that ``use`` raises ``error``."""
+    try:
+        use()
+    except error:
+        return
+    raise AssertionError(fault)
 
 
 def _check_further_ratings(model: Any, train: Ratings, pairs: Any) -> None:
-    """It goes on with new users and items, or says that it cannot; a copy made before stays as it was."""
+    """Check that ``partial_fit`` learns of new users and items, or raises ConfigurationError."""
     n_users, n_items, scores = train.n_users, train.n_items, model.score_pairs(*pairs)
     more = Ratings(
         np.append(train.user_ids, [n_users, n_users, 0]),
@@ -152,20 +197,23 @@ def _check_further_ratings(model: Any, train: Ratings, pairs: Any) -> None:
         after = copy(model).partial_fit(more, 2)
     except ConfigurationError:
         return
-    for found, old, new in (
+    for index, old, new in (
         (after.catalogue.users, train.users, "a new user"),
         (after.catalogue.items, train.items, "a new item"),
     ):
-        assert found.raw.tolist() == [*old.raw.tolist(), new]
+        expected = [*old.raw.tolist(), new]
+        assert index.raw.tolist() == expected, f"partial_fit does not add {new} as the last one"
     everybody = np.arange(-1, n_users + 1)
-    assert after.score_users(everybody).shape == (n_users + 2, n_items + 1)
-    assert np.isfinite(after.score_users(everybody)).all()
-    moved = np.abs(after.score_pairs(*pairs) - scores)
-    assert moved.mean() < 0.5 * np.std(train.values)
+    block = after.score_users(everybody)
+    _check_float32("score_users after partial_fit", block, n_users + 2, n_items + 1)
+    move = np.abs(after.score_pairs(*pairs) - scores).mean() / np.std(train.values)
+    assert move < _LARGEST_MOVE, (
+        f"two epochs of partial_fit move scores by {move:.2f} standard deviations of the ratings on average"
+    )
 
 
 def _check_hardly_any_data(make_model: Any, train: Ratings) -> None:
-    """One rating is enough, and users and items may be without ratings."""
+    """Check that one rating is enough, and that users and items may have no ratings."""
     for triples in (
         [("u", "i", 3.0)],
         [("u", "i", 1.0), ("u", "j", 5.0)],
@@ -174,46 +222,68 @@ def _check_hardly_any_data(make_model: Any, train: Ratings) -> None:
     ):
         few = Ratings.from_triples(triples, scale=(1, 5))
         model = make_model().fit(few)
-        assert np.isfinite(model.score_users(np.arange(-1, few.n_users))).all()
-        assert (model.deviations(np.array([0]), np.array([0])) > 0).all()
-    some = train.select((train.user_ids > 5) & (train.item_ids > 5))
-    assert np.isfinite(make_model().fit(some).score_users(np.arange(8))).all()
+        scores = model.score_users(np.arange(-1, few.n_users))
+        assert np.isfinite(scores).all(), (
+            f"fitted to {triples}, it gives scores that are not finite"
+        )
+        positive = (model.deviations(np.array([0]), np.array([0])) > 0).all()
+        assert positive, f"fitted to {triples}, it gives a deviation that is not positive"
+    part = train.select((train.user_ids > 5) & (train.item_ids > 5))
+    scores = make_model().fit(part).score_users(np.arange(8))
+    assert np.isfinite(scores).all(), "scores of users without ratings are not finite"
 
 
 def _check_in_surprise(make_model: Any, random: bool) -> None:
-    """Surprise's own checks of every algorithm hold, and ``test`` is ``predict`` of many."""
+    """Check that Surprise can use the algorithm, and that ``test`` is ``predict`` of many pairs."""
     trainset, held_out = train_test_split(small_dataset(), test_size=0.2, random_state=0)
     algo = make_model()
-    assert isinstance(algo, AlgoBase)
-    before = pickle.loads(pickle.dumps(algo))
-    assert algo.fit(trainset) is algo
-    assert algo.trainset is trainset
+    assert isinstance(algo, AlgoBase), "it is no surprise.AlgoBase"
+    unfitted = pickle.loads(pickle.dumps(algo))
+    assert algo.fit(trainset) is algo, "fit does not return the algorithm"
+    assert algo.trainset is trainset, "trainset is not the Trainset it was fitted to"
     (user, item, _), *_ = held_out
     unknown = [("nobody", item, 3.0), (user, "nothing", 3.0), ("nobody", "nothing", 2.0)]
-    asked = [*held_out, *unknown]
-    predictions = algo.test(asked)
-    assert predictions == AlgoBase.test(algo, asked), "test and predict differ"
-    assert all(1 <= each.est <= 5 for each in predictions)
-    for each in predictions[-3:]:
-        assert each.details["was_impossible"] is not algo.predicts_unknown
-        assert algo.predicts_unknown or "unknown" in each.details["reason"]
-    try:
-        assert np.isfinite(float(algo.estimate("UKN__nobody", 0)))
-    except PredictionImpossible:
-        assert not algo.predicts_unknown
-    mean = [each._replace(est=trainset.global_mean) for each in predictions]
-    found, usual = (accuracy.rmse(part, verbose=False) for part in (predictions, mean))
-    assert found < usual
-    assert before.fit(trainset).test(asked) == predictions, "a pickled algorithm differs"
-    assert pickle.loads(pickle.dumps(algo)).test(asked) == predictions
+    testset = [*held_out, *unknown]
+    predictions = algo.test(testset)
+    assert predictions == AlgoBase.test(algo, testset), "test and predict differ"
+    assert all(1 <= each.est <= 5 for each in predictions), "estimates are off the scale"
+    _check_unknown_pairs(algo, predictions[-3:])
+    means = [each._replace(est=trainset.global_mean) for each in predictions]
+    rmse, rmse_of_mean = (accuracy.rmse(part, verbose=False) for part in (predictions, means))
+    assert rmse < rmse_of_mean, "its RMSE is not below that of the mean of all ratings"
+    assert unfitted.fit(trainset).test(testset) == predictions, "a pickled algorithm differs"
+    pickled = pickle.loads(pickle.dumps(algo)).test(testset)
+    assert pickled == predictions, "a pickled fitted algorithm differs"
     if "random_state" in inspect.signature(type(algo)).parameters:
-        one, same, other = (make_model(random_state=s).fit(trainset).test(asked) for s in (1, 1, 2))
-        assert one == same
-        assert (one != other) is random
+        one, same, other = (
+            make_model(random_state=seed).fit(trainset).test(testset) for seed in (1, 1, 2)
+        )
+        assert one == same, "two fits with the same random_state differ"
+        assert (one != other) is random, (
+            f"random is {random}, and fits with two values of random_state "
+            f"{'are the same' if random else 'differ'}"
+        )
 
 
-def dataset(triples: Any, scale: tuple[float, float] = (1, 5)) -> Dataset:
-    """A Surprise Dataset of (user, item, rating) triples, whatever the types of the ids."""
+def _check_unknown_pairs(algo: Any, predictions: Any) -> None:
+    """Check that unknown users and items are predicted, or refused as Surprise expects."""
+    for each in predictions:
+        impossible = each.details["was_impossible"]
+        assert impossible is not algo.predicts_unknown, (
+            f"predicts_unknown is {algo.predicts_unknown}, and was_impossible of an unknown pair is {impossible}"
+        )
+        explained = algo.predicts_unknown or "unknown" in each.details["reason"]
+        assert explained, "the reason of an impossible prediction does not say what is unknown"
+    try:
+        estimate = float(algo.estimate("UKN__nobody", 0))
+    except PredictionImpossible:
+        assert not algo.predicts_unknown, "estimate refuses an unknown user"
+    else:
+        assert np.isfinite(estimate), "estimate of an unknown user is not finite"
+
+
+def make_dataset(triples: Any, scale: tuple[float, float] = (1, 5)) -> Dataset:
+    """Make a Surprise Dataset of (user, item, rating) triples, whatever the types of the ids."""
     data = Dataset(Reader(rating_scale=scale))
     data.raw_ratings = [(user, item, rating, None) for user, item, rating in triples]
     data.has_been_split = False
@@ -222,7 +292,7 @@ def dataset(triples: Any, scale: tuple[float, float] = (1, 5)) -> Dataset:
 
 
 def small_dataset() -> Dataset:
-    """1150 ratings of 60 users and 60 items, raw ids being text."""
+    """Generate 1,150 ratings of 60 users and 60 items, whose raw ids are text."""
     ratings = synthetic_ratings.generate(60, 60, 1150, rank=2, noise=0.5, seed=2).ratings
     raw = zip(ratings.user_ids, ratings.item_ids, ratings.values, strict=True)
-    return dataset([(f"user {u}", f"item {i}", float(r)) for u, i, r in raw])
+    return make_dataset([(f"user {u}", f"item {i}", float(r)) for u, i, r in raw])
