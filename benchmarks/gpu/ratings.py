@@ -15,8 +15,9 @@ from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
 from tacenda_surprise import gibbs
 from tacenda_surprise.boltzmann import Cases, RBMSettings, Scale
-from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
+from tacenda_surprise.identities import Identities
 
 FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
 

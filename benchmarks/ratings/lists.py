@@ -32,7 +32,7 @@ from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings, split, split_last
 from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import best_items
-from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import ImplicitFactors, Lists, Ranked, most_popular, quality, top
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2

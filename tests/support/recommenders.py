@@ -256,7 +256,7 @@ class AlgorithmTests:
         added = make_dataset(more).build_full_trainset()
         before = algo.test(testset)
         plain = type(algo).partial_fit is RatingAlgorithm.partial_fit
-        if plain and type(algo)._go_on is RatingAlgorithm._go_on:
+        if plain and type(algo)._resume_fit is RatingAlgorithm._resume_fit:
             with pytest.raises(ConfigurationError, match="fit it anew"):
                 algo.partial_fit(added)
             assert algo.test(testset) == before

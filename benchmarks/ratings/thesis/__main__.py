@@ -23,7 +23,7 @@ from benchmarks.reporting import Options, Row, Table
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
 from tacenda_surprise import PMF, RBM, ConditionalPMF, ConditionalRBM, RatingAlgorithm
-from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.identities import Identities
 
 published = reporting.published(__file__)  # what the thesis reports; not measured here
 TEST, SEED, VALIDATION = 0.1, 0, 0.05

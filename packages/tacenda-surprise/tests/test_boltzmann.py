@@ -23,8 +23,9 @@ from tacenda_surprise.boltzmann import (
     softmax,
     tilt,
 )
-from tacenda_surprise.catalogue import Catalogue, Identities
-from tacenda_surprise.rbm import usual_slope
+from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.rbm import estimate_case_slope
 
 STEPS = {"lr_all": 0.02, "optimizer": "sgd"}
 VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
@@ -103,7 +104,9 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
 
     machine = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases).machine()
     every = np.arange(n_visible)
-    found = [usual_slope(machine, scale, every, row.astype(np.int32), 5.0) for row in levels]
+    found = [
+        estimate_case_slope(machine, scale, every, row.astype(np.int32), 5.0) for row in levels
+    ]
     assert np.polyfit(slopes, found, 1)[0] == pytest.approx(1.0, abs=0.08)
 
 

@@ -20,7 +20,7 @@ from tacenda_surprise import (
 )
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
-from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.identities import Identities
 
 torch = pytest.importorskip("torch")
 

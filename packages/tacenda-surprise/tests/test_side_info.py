@@ -16,7 +16,7 @@ from tacenda_surprise import (
     SideInfo,
     cross_validate_conditional,
 )
-from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import FitData
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}

@@ -26,7 +26,8 @@ from tacenda.settings import Settings, configured_by, option
 
 try:
     from tacenda_surprise import RatingAlgorithm
-    from tacenda_surprise.catalogue import Catalogue, Identities
+    from tacenda_surprise.catalogue import Catalogue
+    from tacenda_surprise.identities import Identities
     from tacenda_surprise.users import check_rated
 except ImportError as error:  # the registry lists the model as unavailable, with this reason
     raise PluginUnavailableError(

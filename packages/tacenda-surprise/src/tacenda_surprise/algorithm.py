@@ -41,18 +41,18 @@ from tacenda_surprise.catalogue import (
     Catalogue,
     Doubles,
     Floats,
-    Identities,
     Numbers,
     mean_row,
-    rows_of,
+    take_rows,
 )
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import (
     as_list,
     check_asked,
     check_ids,
     check_known,
     check_text,
-    explain_type,
+    find_type_mismatch,
     numbers,
 )
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
@@ -144,8 +144,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     A subclass sets ``name`` and ``distribution`` as in its entry point, and ``learned_class``. It implements
     `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
-    unless ``learned`` has a ``spread``; and `fold`. One that can learn from further ratings has `_go_on` too. Users and
-    items are numbers in all of these, and -1 is an unknown one.
+    unless ``learned`` has a ``spread``; and `fold`. An algorithm that can learn from further ratings also has
+    `_resume_fit`. Users and items are numbers in all of these, and -1 is an unknown one.
     """
 
     kind = "recommenders"
@@ -266,19 +266,22 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Fit the model, training with ``run``; identities are None but in conditional models."""
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Train on with all ratings, old and new; a model that can do so overrides this method."""
+        """Continue training with all ratings, old and new; a model that can do so overrides this method."""
         raise ConfigurationError(
             f"{type(self).__name__} cannot continue its fit: fit it again to all ratings"
         )
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
-        """Learn from the few of the ``ratings`` that are new; a model that need not visit all overrides this method."""
-        self._go_on(run, ratings, identities, None)
+        """Learn from the few of the ``ratings`` that are new; a model that need not visit all overrides this method.
+
+        ``touched`` are the new ratings.
+        """
+        self._resume_fit(run, ratings, identities, None)
 
     @property
     def tables(self) -> Tables | None:
@@ -325,7 +328,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         found = rating_scores(users, items, x, q, b, c, self.catalogue.mean)
         if len(strange := np.flatnonzero((users < 0) | (items < 0))):
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
-            x, q, b, c = (rows_of(table, ids[strange], one[0]) for table, ids, one in sides)
+            x, q, b, c = (take_rows(table, ids[strange], one[0]) for table, ids, one in sides)
             each = np.arange(len(strange))
             found[strange] = rating_scores(each, each, x, q, b, c, self.catalogue.mean)
         return found
@@ -333,8 +336,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
         x, q, b, c, _ = self._require_tables()
-        scores = rows_of(x, users, self.average.user_factors[0]) @ q.T
-        scores += rows_of(b, users, self.average.user_biases[0])[:, None]
+        scores = take_rows(x, users, self.average.user_factors[0]) @ q.T
+        scores += take_rows(b, users, self.average.user_biases[0])[:, None]
         scores += c + np.float32(self.catalogue.mean)
         return np.asarray(scores)
 
@@ -387,14 +390,17 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return Identities.of(ratings, identities) if self.conditional else None
 
     def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
-        """All items a user is known to have rated, ascending. Raises ConfigurationError."""
-        more = np.asarray([] if identities is None else identities, np.int64)
-        if len(more) and not self.folds_identities:
+        """Join ``items`` and ``identities`` of a user, ascending. Raises ConfigurationError."""
+        self._check_identities(identities)
+        return np.union1d(items, np.asarray([] if identities is None else identities, np.int64))
+
+    def _check_identities(self, identities: Numbers | None) -> None:
+        """Raise ConfigurationError for identities of a new user that the model cannot condition on."""
+        if identities is not None and len(identities) and not self.folds_identities:
             raise ConfigurationError(
                 f"{type(self).__name__} does not condition new users on what they have rated; leave out "
                 "the identities"
             )
-        return np.union1d(items, more)
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -495,9 +501,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if fitted._instead is not None:
             fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
         elif touched is not None and n_epochs is None and not callbacks:
-            fitted._touch(run, data.ratings, data.identities, touched)
+            fitted._update_rows(run, data.ratings, data.identities, touched)
         else:
-            fitted._go_on(run, data.ratings, data.identities, n_epochs)
+            fitted._resume_fit(run, data.ratings, data.identities, n_epochs)
         fitted._data = data
         choices = self._implicit
         self._adopt_further(fitted)
@@ -625,8 +631,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if not self._new_users:
             check_asked(uids, users, self._users, "user", self)
         check_asked(iids, items, self._items, "item", self)
-        strange = len(users) and not self._new_users and max(users.max(), items.max()) < 0
-        if strange and not explain_type(uids[:1], self._users):
+        nothing_known = len(users) and not self._new_users and max(users.max(), items.max()) < 0
+        if nothing_known and find_type_mismatch(uids[:1], self._users) is None:
             warn(
                 "none of the users and items asked for is in the trainset: give users first, then items, by the ids "
                 "of the trainset",
@@ -806,8 +812,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden[:] = True
             hidden[self._find_known_numbers(candidates)] = False
         exclude = as_list(exclude, "exclude")
-        if why := explain_type((one for one in exclude if one not in self._items), self._items):
-            raise DataError(f"exclude has items that are not in the trainset{why}: convert the ids")
+        unknown = [raw for raw in exclude if raw not in self._items]
+        mismatch = find_type_mismatch(unknown, self._items)
+        if mismatch is not None:
+            raise DataError(
+                f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
+            )
         hidden[self._find_known_numbers(exclude)] = True
         if min_ratings > 0 and self._data is None and self._seen is not None:
             # It was saved without side information.
@@ -829,11 +839,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
             if uid not in self._users and str(uid) not in self._new_users:
-                why = explain_type([uid], self._users)
-                advice = f"fold_in(uid={uid!r}, ratings=...) makes it known"
-                if why:
-                    advice = "ask with the ids of the trainset"
-                raise DataError(f"user {uid!r} is not in the trainset{why}; {advice}")
+                mismatch = find_type_mismatch([uid], self._users)
+                if mismatch is not None:
+                    raise DataError(f"user {uid!r} is not in the trainset: {mismatch}")
+                raise DataError(
+                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
+                )
 
     # -- new users ---------------------------------------------------------------------------------
 

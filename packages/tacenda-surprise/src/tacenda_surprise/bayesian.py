@@ -34,11 +34,10 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import (
     Catalogue,
     Floats,
-    Identities,
     Numbers,
-    deviation,
     lengthen,
     mean_row,
+    rating_std,
     standardize,
 )
 from tacenda_surprise.gibbs import (
@@ -52,6 +51,7 @@ from tacenda_surprise.gibbs import (
     find_device,
     random_start,
 )
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.samples import (
     FoldedSamples,
     LeftOut,
@@ -119,7 +119,7 @@ class BayesianPMF(RatingAlgorithm):
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
         width, known = choose_width(settings, ratings), self._join_identities(ratings, identities)
-        unit = deviation(ratings)
+        unit = rating_std(ratings)
         standard = standardize(ratings, catalogue.mean, unit)
         burn_in, n = choose_sweeps(settings, ratings, width)
         device = find_device(settings, width, ratings, known)
@@ -143,7 +143,7 @@ class BayesianPMF(RatingAlgorithm):
             self._sample(run, chain, ratings, Unit.of(catalogue, unit), (weight, 1.0, 1), left_out)
         self._catalogue = catalogue
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Continue the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
@@ -180,7 +180,7 @@ class BayesianPMF(RatingAlgorithm):
             self._sample(run, chain, ratings, Unit.of(catalogue, unit), facts)
         self._catalogue = catalogue
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
         """Draw the users and then the items of the new ratings again, in every sample; all others stay.

@@ -1,8 +1,8 @@
-"""Biases of users and items, and nothing else: what a rating is expected to be without any interaction.
+"""Ratings predicted by biases of users and items alone, without any interaction between them.
 
     r_ui ~ mean + b_u + c_i          (Mnih 2010, section 5.4.3 and Table 5.2, "bias-only models")
 
-The biases are damped means of what the others leave, found in turn (Koren 2010, section 2.1):
+The biases are damped means of the residuals, computed in turn for items and users (Koren 2010, section 2.1):
 
     c_i = sum_u (r_ui - mean - b_u) / (lambda_i + n_i),   b_u = sum_i (r_ui - mean - c_i) / (lambda_u + n_u)
 
@@ -31,12 +31,13 @@ from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
 from tacenda_surprise.catalogue import (
     Catalogue,
-    Identities,
+    Doubles,
     Numbers,
-    deviation,
     lengthen,
     mean_row,
+    rating_std,
 )
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import Touched, places_of_items, users_at
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import (
@@ -49,15 +50,19 @@ from tacenda_surprise.variance import (
 from tacenda_surprise.variance import fit as fit_variances
 
 SWEEPS = 10  # through items and users; few are needed
-# Variances of noise, users and items, of unit ratings, before they are estimated.
-_START = 0.7, 0.15, 0.15
-_WEIGHT = 4.0  # ratings, users and items that the start counts as
-_ERRORS = 20_000  # that the variances are fitted to, a tenth of the ratings at most
+# Variances of noise, users and items before they are estimated, for ratings with a standard deviation of one.
+_INITIAL_VARIANCES = 0.7, 0.15, 0.15
+_PRIOR_COUNT = 4.0  # ratings, users and items that the initial variances count as
+_MAX_HELD_OUT = 0.1  # share of the ratings whose errors the predictive variances are fitted to
+_MAX_VARIANCE_ERRORS = 20_000
+_LEAST_DENOMINATOR = (
+    1e-9  # avoids 0 / 0: a row with neither ratings nor a penalty keeps a bias of zero
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiasOnlySettings(RatingSettings):
-    """Options of `BiasOnly`; nothing is random. The thesis learns the same biases by SGD without regularization."""
+    """Options of `BiasOnly`, which draws no random numbers. The thesis learns the biases by SGD, without penalties."""
 
     biases: Literal["both", "items", "users", "none"] = option(
         "both", "whose biases are learned; ``none`` predicts the mean of all ratings"
@@ -68,13 +73,13 @@ class BiasOnlySettings(RatingSettings):
 
 
 class Biases(Arrays):
-    """b and c, the lambda of both, and variances."""
+    """Biases b and c, the penalties lambda of both, and predictive variances."""
 
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
     penalties: Float64[Array, "2", at_least(0)]
     spread: PredictiveVariance
-    variances: Variances | None = None  # of which the spread is made; older models have none
+    variances: Variances | None = None  # parameters of the spread; older models have none
 
 
 class BiasOnly(RatingAlgorithm):
@@ -91,43 +96,47 @@ class BiasOnly(RatingAlgorithm):
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         catalogue = Catalogue.of(ratings)
-        alternation = self._alternate(ratings, catalogue.mean)
+        alternation = Alternation(ratings, catalogue.mean, self._learn)
         variances = self._fit_variances(ratings, catalogue)
         self._train(run, alternation, ratings, catalogue, SWEEPS, variances)
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Alternate on; it ends where a new fit would, except for the mean. The parameters of the variances stay."""
+        """Alternate again from the old biases; the mean and the parameters of the variances stay."""
         old, catalogue = self._learned(self.learned), self.catalogue.extend(ratings)
-        alternation = self._alternate(ratings, catalogue.mean)
-        for start, known in ((alternation.b, old.user_biases), (alternation.c, old.item_biases)):
-            start[: len(known)] = known
-        # The penalties of the fit that goes on.
-        alternation.variances[1:] = alternation.variances[0] / np.maximum(old.penalties, 1e-9)
+        alternation = Alternation(ratings, catalogue.mean, self._learn)
+        alternation.b[: len(old.user_biases)] = old.user_biases
+        alternation.c[: len(old.item_biases)] = old.item_biases
+        # Begin with the penalties of the old fit.
+        penalties = np.maximum(old.penalties, _LEAST_DENOMINATOR)
+        alternation.variances[1:] = alternation.variances[0] / penalties
         n = SWEEPS if epochs is None else epochs
         variances = old.variances or self._fit_variances(ratings, catalogue)
         self._train(run, alternation, ratings, catalogue, n, variances)
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
         """Solve for the users and then the items of the new ratings; all others stay."""
         old = self._learned(self.learned)
         if old.variances is None:
-            self._go_on(run, ratings, identities, None)
+            self._resume_fit(run, ratings, identities, None)
             return
         self._catalogue = self.catalogue.grow(ratings, touched.values)
-        mean, which, penalties = self.catalogue.mean, self.settings.biases, old.penalties.tolist()
+        mean, (learn_users, learn_items) = self.catalogue.mean, self._learn
+        user_penalty, item_penalty = old.penalties.tolist()
         b = lengthen(old.user_biases, ratings.n_users)
         c = lengthen(old.item_biases, ratings.n_items)
-        for user in np.unique(touched.users).tolist() if which in ("both", "users") else ():
-            ids, values = ratings.of_user(user)
-            b[user] = (values - mean - c[ids]).sum() / (len(ids) + penalties[0])
-        for item in np.unique(touched.items).tolist() if which in ("both", "items") else ():
-            places = places_of_items(ratings, np.array([item]))
-            left = ratings.values[places] - mean - b[users_at(ratings, places)]
-            c[item] = left.sum() / (len(places) + penalties[1])
+        if learn_users:
+            for user in np.unique(touched.users).tolist():
+                ids, values = ratings.of_user(user)
+                b[user] = (values - mean - c[ids]).sum() / (len(ids) + user_penalty)
+        if learn_items:
+            for item in np.unique(touched.items).tolist():
+                places = places_of_items(ratings, np.array([item]))
+                residuals = ratings.values[places] - mean - b[users_at(ratings, places)]
+                c[item] = residuals.sum() / (len(places) + item_penalty)
         self.learned = replace(old, user_biases=b, item_biases=c)
         spread = touch_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
         self.learned = replace(self.learned, spread=spread)
@@ -141,6 +150,7 @@ class BiasOnly(RatingAlgorithm):
         n: int,
         variances: Variances,
     ) -> None:
+        """Run ``n`` sweeps of ``alternation``, and set what they learned."""
         self.history = fit(
             alternation,
             Sweeps(ratings.fingerprint if run.checkpoints is not None else ""),
@@ -158,68 +168,76 @@ class BiasOnly(RatingAlgorithm):
 
     @property
     def tables(self) -> Tables:
-        """The biases, with factors of no width."""
-        found = self._learned(self.learned)
-        b, c = found.user_biases, found.item_biases
+        """The biases, and factors of width zero."""
+        learned = self._learned(self.learned)
+        b, c = learned.user_biases, learned.item_biases
         x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
         return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
-        """See `RatingAlgorithm.fold`: the damped mean of what the items leave."""
-        found, mean, bias = self._learned(self.learned), self.catalogue.mean, 0.0
-        c, spread = found.item_biases, found.spread
+        """See `RatingAlgorithm.fold`: the bias of the user is the damped mean of the residuals."""
+        learned, mean, bias = self._learned(self.learned), self.catalogue.mean, 0.0
+        c, average = learned.item_biases, self.average
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(c))
-        self._known_items(items, identities)
-        left = (rated - np.float32(mean) - c[items]).astype(np.float64)
-        usual = self.average
-        if not len(left):
-            bias = float(usual.user_biases[0])
-        elif self.settings.biases in ("both", "users"):
-            bias = float(left.sum() / (found.penalties[0] + len(left)))
-        nothing = np.zeros((len(c), 0), np.float32)
-        variance, unknown = spread.of_new_user(len(left)), (nothing[:1], usual.item_biases)
-        scale, x = self.catalogue.scale, nothing[0]
-        return FoldedFactors(mean + bias, x, variance, spread, scale, 0.0, nothing, c, unknown)
+        self._check_identities(identities)
+        residuals = (rated - np.float32(mean) - c[items]).astype(np.float64)
+        if not len(residuals):
+            bias = float(average.user_biases[0])
+        elif self._learn[0]:
+            bias = float(residuals.sum() / (learned.penalties[0] + len(residuals)))
+        no_factors = np.zeros((len(c), 0), np.float32)
+        return FoldedFactors(
+            bias=bias,
+            factors=no_factors[0],
+            variance=learned.spread.of_new_user(len(residuals)),
+            spread=learned.spread,
+            scale=self.catalogue.scale,
+            mean=mean,
+            item_factors=no_factors,
+            item_biases=c,
+            unknown=(no_factors[:1], average.item_biases),
+        )
 
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
-        """Fit them to the errors of a part of the ratings that biases are fitted without."""
+        """Fit the predictive variances to the errors of biases that are fitted without a part of the ratings."""
         if len(ratings) < 2:
-            return fit_no_variances(deviation(ratings))
-        part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
-        first = self._alternate(part, catalogue.mean)
-        for _ in range(SWEEPS):
-            first.step(None, 1.0)
+            return fit_no_variances(rating_std(ratings))
+        share = min(_MAX_HELD_OUT, _MAX_VARIANCE_ERRORS / len(ratings))
+        part, held_out = split(ratings, share, seed=0)
+        fitted = alternate(part, catalogue.mean, learn=self._learn)
         u, i = held_out.user_ids, held_out.item_ids
-        predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
+        scores = catalogue.mean + fitted.b[u] + fitted.c[i]
+        predictions = catalogue.clip(scores.astype(np.float32))
         errors = held_out.values - predictions
-        return fit_variances(errors, predictions, u, i, *first.sizes, deviation(ratings))
+        return fit_variances(errors, predictions, u, i, *fitted.sizes, rating_std(ratings))
 
-    def _alternate(self, ratings: Ratings, mean: float) -> Alternation:
+    @property
+    def _learn(self) -> tuple[bool, bool]:
+        """Whether the biases of users and those of items are learned."""
         biases = self.settings.biases
-        learned = biases in ("both", "users"), biases in ("both", "items")
-        return Alternation(ratings, mean, learned)
+        return biases in ("both", "users"), biases in ("both", "items")
 
 
 class Alternation(Trainer):
-    """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
+    """Training of biases b (users,) and c (items,), float64: each sweep solves for one side, then for the other.
 
-    ``variances`` are sigma^2, tau_u^2 and tau_i^2; ``learned`` says whose biases are.
+    ``variances`` are sigma^2, tau_u^2 and tau_i^2; ``learn`` says whether biases of users and of items are learned.
     """
 
     def __init__(
-        self, ratings: Ratings, mean: float, learned: tuple[bool, bool] = (True, True)
+        self, ratings: Ratings, mean: float, learn: tuple[bool, bool] = (True, True)
     ) -> None:
         self.b, self.c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        self._learn_users, self._learn_items = learned
+        self._learn_users, self._learn_items = learn
         self._users, self._items = ratings.user_ids, ratings.item_ids
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
-        self.unit = deviation(ratings)
-        self.variances = np.array(_START) * self.unit**2
+        self._initial_variances = np.array(_INITIAL_VARIANCES) * rating_std(ratings) ** 2
+        self.variances = self._initial_variances.copy()
         self.learned = {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
 
     @property
@@ -230,50 +248,59 @@ class Alternation(Trainer):
 
     @property
     def expected_error(self) -> float:
-        """The mean square of errors of ratings that are left out: noise and what is not known of the biases."""
+        """Mean square of the errors expected for new ratings: the noise, and the uncertainty of the biases."""
         noise = float(self.variances[0])
         (of_users, of_items), n = self.penalties, max(len(self._values), 1)
         shares = ((self._n_users, of_users), (self._n_items, of_items))
-        return noise * (1 + sum(float((k / (k + p + 1e-9)).sum()) for k, p in shares) / n)
+        uncertainty = sum(float((k / (k + p + _LEAST_DENOMINATOR)).sum()) for k, p in shares)
+        return noise * (1 + uncertainty / n)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is the squared error afterwards."""
-        # Both divisions are kept from 0 / 0: a row without ratings and without a penalty stays at zero.
-        of_users, of_items = self.penalties
+        user_penalty, item_penalty = self.penalties
         if self._learn_items:
-            left = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
-            self.c[:] = left / np.maximum(self._n_items + of_items, 1e-9)
+            sums = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
+            self.c[:] = sums / np.maximum(self._n_items + item_penalty, _LEAST_DENOMINATOR)
         if self._learn_users:
-            left = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
-            self.b[:] = left / np.maximum(self._n_users + of_users, 1e-9)
-        errors = self._values - self.b[self._users] - self.c[self._items]
-        error = float(np.sum(errors**2))
-        # New estimates of the variances: what they begin with counts as `_WEIGHT` more ratings, users and items.
-        noise, total, found = self.variances[0], error, []
-        sides = (self.b, self._n_users), (self.c, self._n_items)
-        for (bias, counts), penalty, first in zip(sides, self.penalties, _START[1:], strict=True):
-            own = noise / (counts + penalty + 1e-9)
-            total += counts @ own
-            rated = counts > 0
-            squares = bias[rated] @ bias[rated] + own[rated].sum()
-            found.append(
-                (squares + _WEIGHT * first * self.unit**2) / (np.count_nonzero(rated) + _WEIGHT)
-            )
-        start = _WEIGHT * _START[0] * self.unit**2
-        self.variances[:] = (total + start) / (len(self._values) + _WEIGHT), *found
+            sums = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
+            self.b[:] = sums / np.maximum(self._n_users + user_penalty, _LEAST_DENOMINATOR)
+        error = float(np.sum(self._residuals() ** 2))
+        self._update_variances(error)
         return StepResult(error, float(len(self._values)))
+
+    def _update_variances(self, squared_error: float) -> None:
+        """Estimate the variances again (see above); the initial ones count as `_PRIOR_COUNT` observations."""
+        noise, penalties = self.variances[0], self.penalties
+        sums, counts = [squared_error], [len(self._values)]
+        sides = ((self.b, self._n_users, penalties[0]), (self.c, self._n_items, penalties[1]))
+        for bias, n_ratings, penalty in sides:
+            uncertainty = noise / (n_ratings + penalty + _LEAST_DENOMINATOR)  # v
+            sums[0] += n_ratings @ uncertainty
+            rated = n_ratings > 0
+            sums.append(bias[rated] @ bias[rated] + uncertainty[rated].sum())
+            counts.append(int(np.count_nonzero(rated)))
+        prior = _PRIOR_COUNT * self._initial_variances
+        self.variances[:] = (np.array(sums) + prior) / (np.array(counts) + _PRIOR_COUNT)
+
+    def _residuals(self) -> Doubles:
+        return np.asarray(self._values - self.b[self._users] - self.c[self._items])
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
-        """Numbers of ratings and errors of users and of items."""
-        errors = self._values - self.b[self._users] - self.c[self._items]
-        of_users = Sizes.of(self._users, errors, len(self.b))
-        return of_users, Sizes.of(self._items, errors, len(self.c))
+        """Numbers of ratings and squared errors of users and of items."""
+        residuals = self._residuals()
+        of_users = Sizes.of(self._users, residuals, len(self.b))
+        return of_users, Sizes.of(self._items, residuals, len(self.c))
 
 
-def alternate(ratings: Ratings, mean: float, sweeps: int = SWEEPS) -> Alternation:
-    """The biases of ``ratings`` about ``mean``, after some sweeps."""
-    found = Alternation(ratings, mean)
+def alternate(
+    ratings: Ratings,
+    mean: float,
+    sweeps: int = SWEEPS,
+    learn: tuple[bool, bool] = (True, True),
+) -> Alternation:
+    """Fit the biases of ``ratings`` about ``mean`` by this many ``sweeps``; see `Alternation`."""
+    alternation = Alternation(ratings, mean, learn)
     for _ in range(sweeps):
-        found.step(None, 1.0)
-    return found
+        alternation.step(None, 1.0)
+    return alternation

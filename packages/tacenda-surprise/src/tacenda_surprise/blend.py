@@ -30,7 +30,14 @@ from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers, deviation
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Doubles,
+    Floats,
+    Numbers,
+    rating_std,
+)
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.trainsets import FitData, SideInfo
 from tacenda_surprise.users import FoldedUser, check_rated
@@ -365,7 +372,7 @@ class Blend(RatingAlgorithm):
         self._warn_of_changed_parts()
         n_items = len(self.catalogue.items)
         rated = check_rated(items, values, n_items)
-        self._known_items(items, identities)
+        self._check_identities(identities)
         users = [part.fold(items, rated, identities) for part in self._parts]
         return FoldedBlend(users, n_items, weights)
 
@@ -494,7 +501,7 @@ def _random_state(settings: BlendSettings) -> np.random.RandomState:
 
 def _equal_weights(n_models: int, ratings: Ratings) -> Weights:
     """Return equal weights, for ratings too few to hold any out."""
-    one, rmse = np.float64(1), np.full(n_models, deviation(ratings))
+    one, rmse = np.float64(1), np.full(n_models, rating_std(ratings))
     return Weights(np.full(n_models, 1 / n_models), np.float64(ratings.mean), one, rmse, one)
 
 

@@ -68,13 +68,13 @@ from tacenda_surprise.catalogue import (
     Catalogue,
     Doubles,
     Floats,
-    Identities,
     Numbers,
     lengthen,
     mean_row,
     not_empty,
     sparsity,
 )
+from tacenda_surprise.identities import Identities
 
 Side = TypeVar("Side")
 _PENALTY = 0.02

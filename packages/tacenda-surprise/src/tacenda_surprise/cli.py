@@ -21,7 +21,8 @@ from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import read_rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
-from tacenda_surprise.catalogue import Catalogue, Doubles, Identities, in_utf8
+from tacenda_surprise.catalogue import Catalogue, Doubles, in_utf8
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]

@@ -87,7 +87,8 @@ from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Doubles, Floats, Identities, Pieces, deviation, sparsity
+from tacenda_surprise.catalogue import Doubles, Floats, rating_std, sparsity
+from tacenda_surprise.identities import DeviceCSR, Identities
 
 # for ratings of unit deviation
 _PENALTY, _RATE = 0.16, 0.14
@@ -292,7 +293,7 @@ class ResolvedOptions(NamedTuple):
     @classmethod
     def of(cls, settings: FactorizationSettings, ratings: Ratings) -> ResolvedOptions:
         """Take the options, and what suits ``ratings`` where they are None."""
-        unit, sparse, given = deviation(ratings), sparsity(ratings), settings
+        unit, sparse, given = rating_std(ratings), sparsity(ratings), settings
         epochs = _first(given.n_epochs, _EPOCHS["als" if given.by_als else "sgd"])
         rate, bias_rate = (_first(given.lr_all, usual) for usual in (_RATE / unit, _BIAS_RATE))
         suitable = Weight(_PENALTY * unit * sparse**0.5)
@@ -494,7 +495,7 @@ class _Descent(_Trainer):
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
         super().__init__(task, tables, device)
         ratings = task.ratings
-        self.unit = deviation(ratings)
+        self.unit = rating_std(ratings)
         self._squares: npt.NDArray[Any] = np.diff(ratings.user_offsets) * self.unit**2
         if task.first_epoch and task.settings.noise_power:
             errors = (ratings.values - self.scores(ratings)).astype(np.float64)
@@ -592,7 +593,7 @@ class ALS(_Trainer):
         super().__init__(task, tables, device)
         ratings, used, settings = task.ratings, task.used, task.settings
         self._by_user, self._by_item = (
-            Pieces.of_ratings(side, device) for side in (ratings, ratings.by_item)
+            DeviceCSR.from_ratings(side, device) for side in (ratings, ratings.by_item)
         )
         self._user_ids = to_device(ratings.user_ids, device)
         # Without biases the weight is so large that they stay at zero.
@@ -623,7 +624,7 @@ class ALS(_Trainer):
 
     def _solve(
         self,
-        ratings: Pieces,
+        ratings: DeviceCSR,
         own: tuple[Array, Array],
         others: tuple[Array, Array],
         precision: Doubles,
@@ -644,9 +645,9 @@ class ALS(_Trainer):
 class Known(NamedTuple):
     """The identities of the users of a round."""
 
-    by_user: Pieces
+    by_user: DeviceCSR
     items: Array
-    by_item: Pieces  # ids are places among the users
+    by_item: DeviceCSR  # ids are places among the users
     shares: Array  # 1 / |N(u)| of each user
 
 
@@ -654,9 +655,9 @@ class Round(NamedTuple):
     """Some users and the items that they have rated, on the device, those with many ratings first."""
 
     users: Array
-    by_user: Pieces
+    by_user: DeviceCSR
     items: Array
-    by_item: Pieces  # ids are places among ``users``
+    by_item: DeviceCSR  # ids are places among ``users``
     known: Known | None
 
 
@@ -676,12 +677,16 @@ def make_rounds(
     for part in np.array_split(order, max(min(n, len(order)), 1)):
         users = part[np.argsort(-sizes[part], kind="stable")]
         items, by_item = _columns(table[users])
-        of_users, of_items = (Pieces.of(side, device) for side in (table[users], by_item))
+        of_users, of_items = (
+            DeviceCSR.from_table(side, device) for side in (table[users], by_item)
+        )
         known = None
         if own is not None:
             told, by_told = _columns(own[users])
             shares = (1.0 / np.maximum(np.diff(own[users].indptr), 1)).astype(np.float32)
-            by_user, of_told = (Pieces.of(side, device) for side in (own[users], by_told))
+            by_user, of_told = (
+                DeviceCSR.from_table(side, device) for side in (own[users], by_told)
+            )
             known = Known(by_user, to_device(told, device), of_told, to_device(shares, device))
         found.append(
             Round(to_device(users, device), of_users, to_device(items, device), of_items, known)

@@ -70,7 +70,8 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
-from tacenda_surprise.catalogue import Doubles, Floats, Identities, Pieces, sparsity
+from tacenda_surprise.catalogue import Doubles, Floats, sparsity
+from tacenda_surprise.identities import DeviceCSR, Identities
 from tacenda_surprise.samples import Samples
 
 Matrix = Doubles
@@ -156,8 +157,8 @@ class Gibbs(Trainer):
     ) -> None:
         self._seed, self._chain, self._device = seed, chain, device
         self.ratings, self.identities = ratings, identities
-        self._by_user = Pieces.of_ratings(ratings, device)
-        self._by_item = Pieces.of_ratings(ratings.by_item, device)
+        self._by_user = DeviceCSR.from_ratings(ratings, device)
+        self._by_item = DeviceCSR.from_ratings(ratings.by_item, device)
         self._users_of_ratings = to_device(ratings.user_ids, device)
         self._link = None if identities is None else Link(identities, ratings.n_items, device)
         self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
@@ -269,7 +270,7 @@ class Gibbs(Trainer):
     def _draw_side(
         self,
         rng: np.random.Generator,
-        ratings: Pieces,
+        ratings: DeviceCSR,
         others: Array,
         means: Array,
         precision: Matrix,
@@ -409,7 +410,10 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F, self._F_T = Pieces.of(F, device), Targets(*Pieces.of(F_T, "cpu"))
+        self._F, self._F_T = (
+            DeviceCSR.from_table(F, device),
+            Targets(*DeviceCSR.from_table(F_T, "cpu")),
+        )
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""

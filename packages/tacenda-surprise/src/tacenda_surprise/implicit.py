@@ -20,7 +20,8 @@ from tacenda.ratings import Ratings
 from tacenda.settings import configured_by, option
 from tacenda_surprise import top_n
 from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
-from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers, rows_of
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import Choosing, ImplicitFactors
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import check_rated
@@ -82,7 +83,7 @@ class ImplicitMF(RatingAlgorithm):
             run, self._start(ratings, self.settings.reg_all), ratings, self.settings.n_epochs
         )
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Sweep on, from the factors of the items that are known."""
@@ -92,7 +93,7 @@ class ImplicitMF(RatingAlgorithm):
         trained.move_users()
         self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
         """Solve for the users and then the items of the new choices alone; all others stay."""
@@ -163,10 +164,10 @@ class FoldedChoices(NamedTuple):
         y, biases = self.learned.y, self.learned.biases
         if items is None:
             return np.asarray(y @ self.x + biases, np.float32)
-        rows = rows_of(y, items, self.item_factors[0])
+        rows = take_rows(y, items, self.item_factors[0])
         # not by BLAS, whose sums depend on how many items there are
         own = np.einsum("nd,d->n", rows, self.x)
-        return np.asarray(own + rows_of(biases, items, self.item_biases[0]), np.float32)
+        return np.asarray(own + take_rows(biases, items, self.item_biases[0]), np.float32)
 
     def deviations(self, items: Numbers) -> NoReturn:
         """Raise ConfigurationError."""

@@ -29,7 +29,8 @@ from tacenda.settings import Settings
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
-from tacenda_surprise.catalogue import Floats, Identities
+from tacenda_surprise.catalogue import Floats
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM

@@ -36,11 +36,10 @@ from tacenda_surprise.catalogue import (
     Catalogue,
     Doubles,
     Floats,
-    Identities,
     Numbers,
-    deviation,
     lengthen,
     mean_row,
+    rating_std,
 )
 from tacenda_surprise.factorization import (
     LEAST_PENALTY,
@@ -53,6 +52,7 @@ from tacenda_surprise.factorization import (
     thesis_options,
     train,
 )
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import check_length
 from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
@@ -163,7 +163,7 @@ class PMF(RatingAlgorithm):
             u, i, mean = held_out.user_ids, held_out.item_ids, catalogue.mean
             predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
             errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
-            variances = fit_variances(errors, predictions, u, i, *sizes, deviation(part))
+            variances = fit_variances(errors, predictions, u, i, *sizes, rating_std(part))
             run = run.stage(first=False)
             if settings.validation:
                 stopped = history
@@ -176,7 +176,7 @@ class PMF(RatingAlgorithm):
                 start = tables._replace(user_factors=own)
                 whole = whole._replace(first_epoch=planned.epochs)
         else:
-            variances = fit_no_variances(deviation(ratings))
+            variances = fit_no_variances(rating_std(ratings))
         if not settings.validation or settings.refit or len(ratings) == 1:
             tables, prior, history = self._train(run, whole._replace(used=last), start)
         self._finish(tables, prior, used, variances, catalogue, ratings)
@@ -191,7 +191,7 @@ class PMF(RatingAlgorithm):
     ) -> tuple[Tables, Floats, History]:
         """Train ``tables``, whose users are without s, or random ones; return them with s, and s."""
         if tables is None:
-            tables = initial_tables(task, deviation(task.ratings))
+            tables = initial_tables(task, rating_std(task.ratings))
         history = train(task, tables, run, self._identity)
         prior = np.zeros((0, self.settings.n_factors), np.float32)
         if task.known is not None:
@@ -220,7 +220,7 @@ class PMF(RatingAlgorithm):
         self._catalogue = catalogue
         self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Train on, with the learning rates of the last epochs of the fit; the mean stays.
@@ -258,7 +258,7 @@ class PMF(RatingAlgorithm):
         self._finish(tables, prior, before, old.variances, catalogue, ratings)
         self.figures = [self.history.figure("none held out")]
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
         """Move the users and items of the new ratings alone, as `touch_tables`; all others stay."""

@@ -1,11 +1,11 @@
-"""Raw ids as users give them: their numbers in a model, and what is said of ids that are missing or unknown."""
+"""Raw ids as users give them: their numbers in a model, and messages about ids that are missing or unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import repeat
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,21 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex
 
-_MISSING = {"None", "nan", "NaT", "<NA>"}  # their texts, as pandas is not needed
+# Values of a missing id, compared as text, so that pandas need not be imported.
+_MISSING = {"None", "nan", "NaT", "<NA>"}
 
 Numbers = npt.NDArray[np.int64]
 
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
-    """The ids as a list. Raises ConfigurationError for a text, which would be split into letters."""
+    """Return the ids as a list. Raises ConfigurationError for a string, which would be split into letters."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)
 
 
 def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
-    """The number of every raw id, -1 for those that are unknown."""
+    """Return the number of every raw id (ids,), -1 for those that are unknown."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
     return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
 
@@ -43,7 +44,10 @@ def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
 
 
 def add_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
-    """Add raw ids at the end of ``index``, each as text that is not there already."""
+    """Add raw ids at the end of ``index``, each as a text that is not in it.
+
+    Raises DataError for two ids that no text tells apart.
+    """
     if not new:
         return index
     texts = dict.fromkeys(index.raw.tolist())
@@ -58,7 +62,7 @@ def add_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether ``value`` is what data frames have where there is none, as None and nan."""
+    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
     return not isinstance(value, str) and str(value) in _MISSING
 
 
@@ -71,32 +75,72 @@ def check_ids(ids: Iterable[Any], what: str) -> None:
             )
 
 
+class TypeMismatch(NamedTuple):
+    """A raw id of the trainset, and an id of another type that was asked for."""
+
+    known: Any
+    asked: Any
+
+    def __str__(self) -> str:
+        return (
+            f"its ids are {type(self.known).__name__} (such as {self.known!r}) and yours are "
+            f"{type(self.asked).__name__} (such as {self.asked!r})"
+        )
+
+
+def find_type_mismatch(
+    unknown: Iterable[Any], index: Mapping[Hashable, int]
+) -> TypeMismatch | None:
+    """Find an id among the ``unknown`` ones whose type none of the known ids has."""
+    by_kind: dict[type, Any] = {}
+    for raw in unknown:
+        by_kind.setdefault(_kind(raw), raw)
+    for kind, raw in by_kind.items():
+        if index and not any(_kind(known) is kind for known in index):
+            return TypeMismatch(next(iter(index)), raw)
+    return None
+
+
+def _kind(raw: Any) -> type:
+    """Return the type of a raw id; all types of numbers count as one."""
+    if isinstance(raw, str):
+        return str
+    return Real if isinstance(raw, Real) else type(raw)
+
+
 def check_known(
     ids: Sequence[Any], index: Mapping[Hashable, int], what: str, owner: object
 ) -> None:
     """Warn, once for each ``owner``, of ids that are unknown. Raises DataError if all are."""
-    unknown = [one for one in ids if one not in index]
+    unknown = [raw for raw in ids if raw not in index]
     if not unknown:
         return
-    why = explain_type(unknown, index)
-    if len(unknown) == len(ids):
-        raise DataError(
-            f"none of the {what} is in the trainset{why or f', such as {unknown[0]!r}'}: give items that somebody "
-            "has rated, by the ids of the trainset"
+    mismatch = find_type_mismatch(unknown, index)
+    if len(unknown) < len(ids):
+        advice = "" if mismatch is None else f": {mismatch}"
+        warn(
+            f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as "
+            f"{unknown[0]!r}{advice}",
+            once=(owner, what),
         )
-    warn(
-        f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as {unknown[0]!r}{why}",
-        once=(owner, what),
-    )
+    elif mismatch is not None:
+        raise DataError(f"none of the {what} is in the trainset: {mismatch}")
+    else:
+        raise DataError(
+            f"none of the {what} is in the trainset, such as {unknown[0]!r}: give items that somebody has rated"
+        )
 
 
 def check_asked(
     ids: Sequence[Any], found: Numbers, index: Mapping[Hashable, int], what: str, owner: object
 ) -> None:
     """Warn, once for each ``owner``, if none of ``ids`` was ``found`` because of their type."""
-    if len(found) and found.max() < 0 and (why := explain_type(ids[:1], index)):
+    if not len(found) or found.max() >= 0:
+        return
+    mismatch = find_type_mismatch(ids[:1], index)
+    if mismatch is not None:
         warn(
-            f"none of the {what}s asked for is in the trainset{why}",
+            f"none of the {what}s asked for is in the trainset: {mismatch}",
             once=(owner, f"type of {what}s"),
         )
 
@@ -105,11 +149,11 @@ def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: 
     """Warn, once for each ``owner``, if ``text``, an unknown id, is the text of a ``known`` id of another type."""
     if text not in index:
         return
-    one = next(iter(known))
-    if isinstance(one, str):
+    example = next(iter(known))
+    if isinstance(example, str):
         why = f"strings, as Surprise reads them from files, and {text} is not: ask for {text!r}"
     else:
-        why = f"of the type {type(one).__name__}, such as {one!r}, and {text!r} is not: ask with that type"
+        why = f"{type(example).__name__} (such as {example!r}), and {text!r} is not: ask with that type"
     warn(
         f"{index.what} {text} was not found: the ids in the trainset are {why}",
         once=(owner, f"type of {index.what}s"),
@@ -117,33 +161,16 @@ def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: 
 
 
 def check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:
-    """Warn of new ids that are known ids but for their type. Raises DataError where none of the new ones is known."""
-    strangers = [raw for raw in new if raw not in known]
-    texts = set(map(str, known)) if (why := explain_type(strangers, known)) else ()
-    twins = [raw for raw in strangers if str(raw) in texts]
-    if not twins:
+    """Warn of new ids that match known ones except for their type. Raises DataError if no new id is known."""
+    unknown = [raw for raw in new if raw not in known]
+    mismatch = find_type_mismatch(unknown, known)
+    if mismatch is None:
         return
-    told = f"{len(twins)} {what}s of the new ratings have the id of a known {what} but for its type"
-    if len(strangers) == len(new):
-        raise DataError(f"{told}{why}: convert the new ids")
-    warn(f"{told}, and count as others{why}")
-
-
-def explain_type(unknown: Iterable[Any], index: Mapping[Hashable, int]) -> str:
-    """Return how the type of unknown ids differs from that of all known ones, as a part of a message, or nothing."""
-    kinds: dict[type, Any] = {}
-    for one in unknown:
-        kinds.setdefault(_kind(one), one)
-    for kind, one in kinds.items():
-        if index and not any(_kind(known) is kind for known in index):
-            known = next(iter(index))
-            return (
-                f", whose ids are {type(known).__name__}, such as {known!r}, and not {type(one).__name__}, such as "
-                f"{one!r}"
-            )
-    return ""
-
-
-def _kind(raw: Any) -> type:
-    """Return the type of a raw id; numbers are alike, whatever their type."""
-    return str if isinstance(raw, str) else Real if isinstance(raw, Real) else type(raw)
+    texts = set(map(str, known))
+    n = sum(str(raw) in texts for raw in unknown)
+    if not n:
+        return
+    fault = f"{n} {what}s of the new ratings match known {what}s except for the type of the id"
+    if len(unknown) == len(new):
+        raise DataError(f"{fault}: for the trainset, {mismatch}; convert the new ids")
+    warn(f"{fault}, and count as new {what}s: for the trainset, {mismatch}")

@@ -31,7 +31,8 @@ from tacenda_surprise.boltzmann import (
     solve_visible,
     train,
 )
-from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import FitData, Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
@@ -106,7 +107,7 @@ class RBM(RatingAlgorithm):
             machine, history = train(task, run, epochs, self._identity)
         self._finish(machine, history, catalogue, ratings, validated)
 
-    def _go_on(
+    def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Repeat the last epochs of the schedule of the learning rate, with all ratings there are by now.
@@ -126,7 +127,7 @@ class RBM(RatingAlgorithm):
         machine, history = train(task, run, n, self._identity)
         self._finish(machine, history, catalogue, ratings)
 
-    def _touch(
+    def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
         """Infer the hidden units of the cases of new ratings, and solve for their visible units; all others stay."""
@@ -149,7 +150,7 @@ class RBM(RatingAlgorithm):
         for case in cases.tolist() if settings.offset else ():
             ids, values = by_case.of_user(case)
             given = ids, scale.level_of(values)
-            machine.slopes[case] = usual_slope(machine, scale, *given, _damping(old))
+            machine.slopes[case] = estimate_case_slope(machine, scale, *given, _damping(old))
         infer(cases)
         penalty = penalty_of(float(old.penalty), by_case.n_users)
         activations = expit(machine.inputs)
@@ -243,7 +244,7 @@ class RBM(RatingAlgorithm):
         known = known if self.conditional else known[:0]
         slope, x = float(machine.slopes[-1]), machine.inputs[-1]
         if len(items) and settings.offset:
-            slope = usual_slope(machine, scale, items, levels, _damping(machine))
+            slope = estimate_case_slope(machine, scale, items, levels, _damping(machine))
         if len(items) or len(known):
             rows = W[items] * s[levels][:, None] if W.ndim == 2 else W[items, levels]
             x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
@@ -308,7 +309,7 @@ def _damping(machine: Machine) -> float:
     return _DAMPING if machine.usual is None else float(machine.usual.of_cases)
 
 
-def usual_slope(
+def estimate_case_slope(
     machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
 ) -> float:
     """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""

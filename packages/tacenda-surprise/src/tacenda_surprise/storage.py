@@ -20,7 +20,8 @@ from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8,
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Identities, Texts
+from tacenda_surprise.catalogue import Texts
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index
 from tacenda_surprise.top_n import ImplicitFactors
 from tacenda_surprise.trainsets import FitData, SideInfo

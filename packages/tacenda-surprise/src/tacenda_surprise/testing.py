@@ -77,7 +77,7 @@ def check_recommender(
 
 
 def _check_fit(make_model: Any, model: Any, train: Ratings, apply: Any) -> None:
-    """Check that ``fit`` notes the data, is deterministic and forgets earlier data, and that nothing works before it."""
+    """Check that ``fit`` notes the data, is deterministic and forgets earlier data; nothing works before it."""
     assert model.fitted_on["n_ratings"] == len(train), "fitted_on has another number of ratings"
     catalogue, expected = model.catalogue, apply(model)
     same_users = catalogue.users.raw.tolist() == train.users.raw.tolist()

@@ -36,7 +36,14 @@ from tacenda.fitting import StepResult, Trainer
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Doubles, Floats, Identities, Numbers, deviation, lengthen
+from tacenda_surprise.catalogue import (
+    Doubles,
+    Floats,
+    Numbers,
+    lengthen,
+    rating_std,
+)
+from tacenda_surprise.identities import Identities
 
 By = Literal["both", "rating", "choice"]
 
@@ -196,7 +203,7 @@ class ImplicitFactors(Arrays):
     @classmethod
     def from_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
         """Take over factors, which belong to those who have given ``ratings``."""
-        liking = ratings.mean if len(ratings) else 0.0, deviation(ratings)
+        liking = ratings.mean if len(ratings) else 0.0, rating_std(ratings)
         return cls(
             trained.x, trained.y, trained.popularity,
             np.array([*liking, *trained.weights], np.float32),

@@ -18,7 +18,8 @@ from surprise import Dataset, Reader, Trainset
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.ratings.files import NAMES, place_of
-from tacenda_surprise.catalogue import Identities, Numbers
+from tacenda_surprise.catalogue import Numbers
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import (
     add_ids,
     as_list,

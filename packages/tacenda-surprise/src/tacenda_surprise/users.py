@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, warn
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, rows_of
-from tacenda_surprise.raw_ids import check_ids, explain_type
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
+from tacenda_surprise.raw_ids import check_ids, find_type_mismatch
 from tacenda_surprise.top_n import Lists, check_length, name_items
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -53,8 +53,8 @@ class FoldedFactors(NamedTuple):
         if items is None:
             scores = self.item_factors @ self.factors + self.item_biases
         else:
-            q = rows_of(self.item_factors, items, self.unknown[0])
-            c = rows_of(self.item_biases, items, self.unknown[1])
+            q = take_rows(self.item_factors, items, self.unknown[0])
+            c = take_rows(self.item_biases, items, self.unknown[1])
             # not by BLAS, whose sums depend on how many items there are
             scores = np.einsum("nd,d->n", q, self.factors) + c
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
@@ -217,8 +217,9 @@ class NewUser(NamedTuple):
 
     def _number(self, iid: Hashable) -> Numbers:
         if iid not in self.items:
-            why = explain_type([iid], self.items)
-            warn(f"item {iid!r} is not in the trainset{why}: it is predicted as an average item")
+            mismatch = find_type_mismatch([iid], self.items)
+            why = "" if mismatch is None else f": {mismatch}"
+            warn(f"item {iid!r} is predicted as an average item, as it is not in the trainset{why}")
         return np.array([self.items.get(iid, -1)])
 
 

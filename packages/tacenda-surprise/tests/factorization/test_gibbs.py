@@ -12,7 +12,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
-from tacenda_surprise.catalogue import Identities, standardize
+from tacenda_surprise.catalogue import standardize
 from tacenda_surprise.gibbs import (
     Gibbs,
     Hyper,
@@ -24,6 +24,7 @@ from tacenda_surprise.gibbs import (
     expected_variances,
     random_start,
 )
+from tacenda_surprise.identities import Identities
 from tacenda_surprise.samples import Samples, average, fold, side_by_side
 
 

@@ -16,8 +16,8 @@ import pytest
 from scipy.stats import norm, wishart
 
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.gibbs import _EVENNESS, Gibbs, Start, expected_variances
+from tacenda_surprise.identities import Identities
 
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
 RATED = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])

@@ -12,7 +12,7 @@ from tacenda.fitting import Callback
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, ConditionalPMF
-from tacenda_surprise.catalogue import Identities, sparsity
+from tacenda_surprise.catalogue import sparsity
 from tacenda_surprise.factorization import (
     ALS,
     PMFSettings,
@@ -21,6 +21,7 @@ from tacenda_surprise.factorization import (
     initial_tables,
     user_weights,
 )
+from tacenda_surprise.identities import Identities
 
 SMALL = {"n_factors": 8, "n_epochs": 20, "random_state": 0}
 
