@@ -355,7 +355,7 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
     new = algo.fold_in({"x": 4})
     for listed in (lambda n: algo.top_n(n, ["b"]), new.top_n):
         for n in (2.5, "2", 0, None):
-            with pytest.raises(ConfigurationError, match=r"n is .*; ask for at least one item"):
+            with pytest.raises(ConfigurationError, match=r"n is .*; give the number of items"):
                 listed(n)
         assert listed(np.int64(1))
 

@@ -248,7 +248,7 @@ def test_the_machine_of_the_thesis_has_its_numbers():
     assert (settings.lr_all, settings.lr_decay) == (1e-3, 1.0)
     assert (settings.reg_all, settings.reg_side) == (0.01, 0.01)
     assert settings.optimizer == "sgd"
-    assert (boltzmann._PLAIN_RATE, boltzmann._PLAIN_PENALTY) == (1e-4, 1e-3)  # of biases
+    assert (boltzmann._PLAIN_BIAS_RATE, boltzmann._PLAIN_BIAS_PENALTY) == (1e-4, 1e-3)
     assert ConditionalRBM.from_settings(settings).settings == settings
     other = RBM.thesis(validation=0.0, n_epochs=2)
     assert (other.validation, other.n_epochs) == (0.0, 2)

@@ -243,7 +243,7 @@ def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     found = artifact.read(saved)
     liking = found.arrays["choices.liking"] * np.float32([1, 0, 1, 1])
     artifact.write(saved, replace(found, arrays={**found.arrays, "choices.liking": liking}))
-    with pytest.raises(ArtifactError, match=r"'choices.liking' holds no deviation"):
+    with pytest.raises(ArtifactError, match=r"'choices.liking' must hold a mean"):
         PMF.load(saved)
 
 

@@ -2,8 +2,8 @@
 
     E[r_ui] = mean + (unit/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
 
-which `samples.average` brings to one scalar product; the unit is the standard deviation of the ratings, which are
-standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
+which `samples.average_tables` brings to one scalar product; the unit is the standard deviation of the ratings, which
+are standardized for the chain. The spread over samples is the uncertainty of the parameters; together with the noise it
 is the predictive deviation (Salakhutdinov and Mnih 2008).
 
 Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
@@ -55,13 +55,13 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.samples import (
     FoldedSamples,
     LeftOut,
+    RatingScale,
     Samples,
-    Unit,
-    average,
+    average_scores,
+    average_tables,
     draw_row,
+    find_nearest_row,
     fold,
-    mean_scores,
-    nearest_row,
 )
 from tacenda_surprise.trainsets import FitData, Touched, places_of_items, users_at
 from tacenda_surprise.users import check_rated
@@ -132,7 +132,7 @@ class BayesianPMF(RatingAlgorithm):
                 known_of_part = self._join_identities(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
                 self._run(run.stage("first"), first)
-                weight = first.samples.weight(part, held_out)
+                weight = first.samples.choose_weight(part, held_out)
                 shrunk = first.samples.shrink(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
                 start, burn_in, run = first.position, burn_in // 4, run.stage(first=False)
@@ -140,7 +140,9 @@ class BayesianPMF(RatingAlgorithm):
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
             )
-            self._sample(run, chain, ratings, Unit.of(catalogue, unit), (weight, 1.0, 1), left_out)
+            self._sample(
+                run, chain, ratings, RatingScale.of(catalogue, unit), (weight, 1.0, 1), left_out
+            )
         self._catalogue = catalogue
 
     def _resume_fit(
@@ -177,7 +179,7 @@ class BayesianPMF(RatingAlgorithm):
                 standard, known, start, lasting, seed=self._seed, chain=n_chains, device=device
             )
             facts = float(before.weight), float(before.wider), n_chains
-            self._sample(run, chain, ratings, Unit.of(catalogue, unit), facts)
+            self._sample(run, chain, ratings, RatingScale.of(catalogue, unit), facts)
         self._catalogue = catalogue
 
     def _update_rows(
@@ -187,11 +189,11 @@ class BayesianPMF(RatingAlgorithm):
 
         Their rows of the average are those whose scores are nearest to the expected scores of the samples.
         """
-        old, unit = self._learned(self.learned), self._unit
+        old, scale = self._learned(self.learned), self._scale
         catalogue = self.catalogue.grow(ratings, touched.values)
         known = self._join_identities(ratings, identities)
         rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
-        samples, before, mean = old.samples, old.average, unit.mean
+        samples, before, mean = old.samples, old.average, scale.mean
         x, q, links, gamma = (
             np.stack([lengthen(part, n) for part in parts])
             for parts, n in (
@@ -209,16 +211,16 @@ class BayesianPMF(RatingAlgorithm):
             ids, values = ratings.of_user(user)
             more = ids if known is None else known.of_user(user)
             own = replace(samples, alpha=samples.alpha * gamma[:, user])
-            expected, x[:, user] = draw_row(own, unit, (ids, values), more, rng)
-            scores = unit.ratings(mean_scores(expected, q)) - mean - c
-            p[user], b[user] = nearest_row(z, scores)
+            expected, x[:, user] = draw_row(own, scale, (ids, values), more, rng)
+            scores = scale.ratings(average_scores(expected, q)) - mean - c
+            p[user], b[user] = find_nearest_row(z, scores)
         turned = samples.exchange()
         for item in np.unique(touched.items).tolist():
             places = places_of_items(ratings, np.array([item]))
             rated = users_at(ratings, places), ratings.values[places]
-            expected, q[:, item] = draw_row(turned, unit, rated, rated[0], rng)
-            scores = unit.ratings(mean_scores(expected, x)) - mean - b
-            z[item], c[item] = nearest_row(p, scores)
+            expected, q[:, item] = draw_row(turned, scale, rated, rated[0], rng)
+            scores = scale.ratings(average_scores(expected, x)) - mean - b
+            z[item], c[item] = find_nearest_row(p, scores)
         noises = np.full(len(x[0]) + 1, old.noises[-1])
         noises[: len(old.noises) - 1] = old.noises[:-1]
         found = Average(p, z, b, c)
@@ -241,7 +243,7 @@ class BayesianPMF(RatingAlgorithm):
         run: FitRun,
         chain: Gibbs,
         ratings: Ratings,
-        unit: Unit,
+        scale: RatingScale,
         facts: tuple[float, float, int],
         left_out: LeftOut | None = None,
     ) -> None:
@@ -249,16 +251,16 @@ class BayesianPMF(RatingAlgorithm):
         self.history = self._run(run, chain)
         weight, wider, n_chains = facts
         taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
-        x, q = average(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
+        x, q = average_tables(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (mean.x, mean.q))
-        size, root = np.float32(unit.unit), np.float32(unit.unit**0.5)
+        size, root = np.float32(scale.std), np.float32(scale.std**0.5)
         found = Average(x * root, q * root, b * size, c * size)
-        noises, curve, factor = self._find_noise(taken, found, ratings, unit)
+        noises, curve, factor = self._find_noise(taken, found, ratings, scale)
         if left_out is not None:
-            wider = left_out.factor(curve, factor)
+            wider = left_out.find_noise_factor(curve, factor)
         noises = (noises * factor * wider).astype(np.float32)
         numbers = (
-            np.array(each, np.float64) for each in (curve, unit.unit, weight, wider, n_chains)
+            np.array(each, np.float64) for each in (curve, scale.std, weight, wider, n_chains)
         )
         rated = np.minimum(np.diff(ratings.user_offsets), 1)
         usual = mean_row(found.user_factors, rated) @ found.item_factors.T + found.item_biases
@@ -268,22 +270,22 @@ class BayesianPMF(RatingAlgorithm):
         self.figures = [self.history.figure("squared error of a draw")]
 
     def _find_noise(
-        self, taken: Samples, found: Average, ratings: Ratings, unit: Unit
+        self, taken: Samples, found: Average, ratings: Ratings, scale: RatingScale
     ) -> tuple[Floats, Curve, float]:
         """Estimate the noise of every user, how it depends on the prediction, and a factor on it."""
         chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_ERRORS]
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
-        values = (ratings.values[chosen].astype(np.float64) - unit.mean) / unit.unit
+        values = (ratings.values[chosen].astype(np.float64) - scale.mean) / scale.std
         x, q, b, c = found.user_factors, found.item_factors, found.user_biases, found.item_biases
-        predictions = rating_scores(users, items, x, q, b, c, unit.mean)
-        predictions = predictions.clip(*unit.scale)
+        predictions = rating_scores(users, items, x, q, b, c, scale.mean)
+        predictions = predictions.clip(*scale.ends)
         noises, z = taken.noises, []
         for s in range(len(taken.alpha))[-_DRAWS:]:
             own, others = taken.x[s][users], taken.q[s][items]
             scores = np.einsum("nd,nd->n", own[:, :-1], others[:, :-1]) + own[:, -1] + others[:, -1]
             # against the usual noise of the user, which predictions go by
             z.append((values - scores) / np.sqrt(noises[users]))
-        curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit.unit)
+        curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), scale.std)
         return noises, curve, factor
 
     # -- predicting --------------------------------------------------------------------------------
@@ -301,7 +303,7 @@ class BayesianPMF(RatingAlgorithm):
         users, items = np.asarray(users), np.asarray(items)
         samples = self._learned(self.learned).samples
         variances = samples.variances(users, items, self._average_samples)
-        return self._unit.deviations(variances, users, self.score_pairs(users, items))
+        return self._scale.deviations(variances, users, self.score_pairs(users, items))
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -311,14 +313,14 @@ class BayesianPMF(RatingAlgorithm):
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
         usual = self._average_samples
-        return fold(samples, self._unit, items, rated, known, usual, self._temper)
+        return fold(samples, self._scale, items, rated, known, usual, self._temper)
 
     @property
     def _average_samples(self) -> tuple[Floats, Floats]:
         """The rows of every sample that stand for an unknown user and an unknown item."""
         if self._samples_average is None:
             samples = self._learned(self.learned).samples
-            self._samples_average = samples.average(self._rated)
+            self._samples_average = samples.mean_rows(self._rated)
         return self._samples_average
 
     def _know(self, data: FitData, seen: Identities) -> None:
@@ -326,11 +328,11 @@ class BayesianPMF(RatingAlgorithm):
         self._samples_average = None
 
     @property
-    def _unit(self) -> Unit:
+    def _scale(self) -> RatingScale:
         """Mean, deviation and noise of the ratings."""
         found, catalogue = self._learned(self.learned), self.catalogue
         curve = Curve(*found.curve.tolist())
-        return Unit(catalogue.mean, float(found.unit), found.noises, curve, catalogue.scale)
+        return RatingScale(catalogue.mean, float(found.unit), found.noises, curve, catalogue.scale)
 
     def _sizes(self) -> dict[str, Any]:
         sizes = super()._sizes()

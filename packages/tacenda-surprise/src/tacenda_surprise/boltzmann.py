@@ -1,13 +1,13 @@
-"""A restricted Boltzmann machine for ratings (Mnih 2010, section 5.2): options, data, parameters, predictions.
+"""Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): options, data, parameters and training.
 
 A case is an item or a user, whose ratings are the visible units; `Scale` and `Cases` bring ratings into that form.
-In a complete machine (`Machine.completed`) the last rows stand for what is unknown, the average visible unit and the
-average case, so that number -1 finds them.
+In a completed RBM (`Machine.completed`) the last rows are the average visible unit and the average case, which stand
+for unknown ones, so that number -1 finds them.
 
 Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches
-with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Visible units
-that come later are solved for one by one: a small penalized regression on the hidden units of the cases that they have
-ratings with, with the penalties that training has. It is convex and takes a few milliseconds.
+with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Later visible
+units are solved for one by one: each is a small regression on the hidden units of the cases that it has ratings with,
+with the penalties of training. The regression is convex and takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -78,19 +78,22 @@ from tacenda_surprise.identities import Identities
 
 Side = TypeVar("Side")
 _PENALTY = 0.02
-_USUAL_NOISE, _STEEP = 0.3, 8  # up to which sparsity it holds, and how steeply it grows beyond
-_SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
-_BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
-_LEAST_VARIANCE = 0.05  # of scores
+# Penalties grow with this power of the sparsity (see `catalogue.sparsity`) where it exceeds the dense one.
+_DENSE_SPARSITY, _SPARSITY_POWER = 0.3, 8
+# Of the weights of identities: for each case, and for all cases.
+_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY = 0.002, 3.0
+_MIN_BATCH_CASES, _MAX_BATCHES = 32, 40  # of an epoch
+_MIN_VARIANCE = 0.05  # of scores
 _NEWTON_STEPS = 12
-_PLAIN_RATE, _PLAIN_PENALTY = 0.0001, 0.001  # of biases, with plain steps, as in the thesis
+_PLAIN_BIAS_RATE, _PLAIN_BIAS_PENALTY = 0.0001, 0.001  # of plain steps, as in the thesis
 _SLOPE_STEPS = 4  # the first of them is nearly right
-_SHAPE = 300.0  # ratings of the usual shape that are added to those of a visible unit
-_SAMPLE = 5000  # ratings that tell how sharp distributions are
-_SHARPEST, _HALVINGS = 2.0, 10
+_SHAPE_PRIOR_COUNT = 300.0  # ratings of the usual shape that are added to those of a visible unit
+_SHARPNESS_SAMPLE = 5000  # ratings
+_MAX_SHARPNESS, _BISECTIONS = 2.0, 10
 _BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
-_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
-_BLOCK = 1 << 22  # numbers in memory at a time, of which a rating has one for each level
+_SCORE_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
+_NUMBERS_PER_BLOCK = 1 << 22  # in memory at a time; a rating has one for each level
+_END_MARGIN = 0.02  # share of the scores' span that means keep away from its ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,16 +154,16 @@ class RBMSettings(SeededSettings, StoppedSettings):
         return self.orientation == "item"
 
     def penalty_for(self, ratings: Ratings) -> float:
-        """The penalty of a machine for these ratings."""
-        return _PENALTY * _excess(ratings) if self.reg_all is None else self.reg_all
+        """Return the penalty of the weights for these ratings."""
+        return _PENALTY * _sparsity_factor(ratings) if self.reg_all is None else self.reg_all
 
     def side_penalty_for(self, ratings: Ratings) -> float:
-        """The penalty of the weights of identities, for ratings whose users are the cases."""
+        """Return the penalty of the weights of identities, for ratings whose users are the cases."""
         given: float | None = getattr(self, "reg_side", None)
         if given is not None:
             return given
         n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
-        return max(_SIDE_PENALTY, _SIDE_TOTAL / n_cases) * _excess(ratings)
+        return max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases) * _sparsity_factor(ratings)
 
     def idle(self) -> Mapping[str, str]:
         return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
@@ -183,9 +186,9 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
     )
 
 
-def _excess(ratings: Ratings) -> float:
-    """The factor on penalties where users and items have few ratings."""
-    return max(sparsity(ratings) / _USUAL_NOISE, 1.0) ** _STEEP
+def _sparsity_factor(ratings: Ratings) -> float:
+    """Return the factor on penalties: more than 1 if users and items have few ratings."""
+    return max(sparsity(ratings) / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
 
 
 @dataclass(frozen=True)
@@ -199,10 +202,7 @@ class Scale:
 
     @classmethod
     def of(cls, catalogue: Catalogue, ratings: Ratings) -> Scale:
-        """The scale of a catalogue.
-
-        Where it is continuous, the levels are the means of equal parts of the sorted ratings.
-        """
+        """Make the scale of a catalogue; a continuous one is cut into `_BINS` levels with equally many ratings."""
         levels = catalogue.levels
         if not len(levels):
             parts = np.array_split(np.sort(ratings.values.astype(np.float64)), _BINS)
@@ -212,13 +212,13 @@ class Scale:
 
     @classmethod
     def about(cls, levels: Floats, catalogue: Catalogue) -> Scale:
-        """The scale with these levels."""
-        unit = float(levels[-1] - levels[0]) / _SPAN or 1.0
+        """Make the scale with these levels (levels,)."""
+        unit = float(levels[-1] - levels[0]) / _SCORE_SPAN or 1.0
         scores = ((levels - np.float32(catalogue.mean)) / np.float32(unit)).astype(np.float32)
         return cls(levels, scores, catalogue.mean, unit)
 
     def level_of(self, values: Floats) -> npt.NDArray[np.int32]:
-        """The number of the level nearest to each rating."""
+        """Find the number of the level nearest to each rating (ratings,)."""
         borders = (self.levels[1:] + self.levels[:-1]) / 2
         return np.searchsorted(borders, values).astype(np.int32)
 
@@ -228,39 +228,45 @@ class Scale:
 
 
 class Usual(Arrays):
-    """The prior of a visible unit and of a case, before their ratings are seen: see `Cases`."""
+    """Prior of the biases of visible units and cases: see `Cases`."""
 
     case_biases: Float32[Array, "cases"]  # in scores
-    of_cases: Float64[Array, "", at_least(0)]  # ratings at the usual score that a case begins with
-    of_visible: Float64[Array, "", at_least(0)]  # the same of a visible unit
-    damping: Float64[Array, "", at_least(0)]  # ratings of the usual shape, likewise
-    variance: Float64[Array, "", positive]  # of scores about those that biases expect
+    of_cases: Float64[
+        Array, "", at_least(0)
+    ]  # ratings at the average score that a case begins with
+    of_visible: Float64[
+        Array, "", at_least(0)
+    ]  # ratings at the average score that a visible unit begins with
+    damping: Float64[
+        Array, "", at_least(0)
+    ]  # ratings of the usual shape that a visible unit begins with
+    variance: Float64[Array, "", positive]  # of scores about the sums of biases
     sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
 
     def smooth(self, base: Doubles, s: Doubles, counts: Doubles, biases: Doubles) -> Doubles:
-        """Logarithms (visible, levels) of ``counts`` with as many ratings as ``damping`` of the usual shape added."""
+        """Add ``damping`` ratings of the usual shape to ``counts`` (visible, levels), and take logarithms."""
         usual = base + np.outer(biases / self.variance, s)
         return np.asarray(
             np.log(counts + self.damping * np.exp(usual - logsumexp(usual, axis=1, keepdims=True)))
         )
 
     def of_unit(self, base: Doubles, s: Doubles, cases: Numbers, levels: Numbers) -> Doubles:
-        """The biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
-        left = s[levels] - self.case_biases[cases]
-        bias = np.array([left.sum() / max(len(left) + float(self.of_visible), 1e-9)])
+        """Estimate the biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
+        residuals = s[levels] - self.case_biases[cases]
+        bias = np.array([residuals.sum() / max(len(residuals) + float(self.of_visible), 1e-9)])
         counts = np.bincount(levels, minlength=len(s)).astype(np.float64)[None]
-        found = narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))
-        return np.asarray(found[0])
+        biases = narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))
+        return np.asarray(biases[0])
 
 
 @dataclass(frozen=True)
 class Cases:
-    """The training data by case, and what is estimated from it beforehand.
+    """The training data by case, and what is estimated from them before training.
 
     Scores have biases of cases and visible units, found as `BiasOnly` does. The visible biases are logarithms of
     frequencies and a slope with which their mean is the bias. Frequencies say much less of the shape of a
     distribution than of its mean, so that many ratings of the usual shape are added. The slope of a case is the one
-    with which the mean of its visible units is higher than usual by its bias. So the machine without weights
+    with which the mean of its visible units is higher than usual by its bias. An RBM without weights therefore
     predicts nearly as `BiasOnly` does, but never beyond the ends of the scale. For plain steps, where the visible
     biases are learned like the weights, they are logarithms of plain frequencies instead.
     """
@@ -292,29 +298,29 @@ class Cases:
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
         )  # fmt: skip
         alternation = alternate(scored, 0.0)
-        # Scores are expected to be b_case + b_visible, with the variance of what is left of them.
+        # Scores are expected to be b_case + b_visible, with the variance of the residuals.
         of_case, of_visible = alternation.b, alternation.c
-        left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
-        variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0
-        sample = np.random.default_rng(0).permutation(len(values))[:_SAMPLE]
+        expected = of_case[ratings.user_ids] + of_visible[ratings.item_ids]
+        variance = max(float(np.var(values - expected)), _MIN_VARIANCE) if len(levels) else 1.0
+        sample = np.random.default_rng(0).permutation(len(values))[:_SHARPNESS_SAMPLE]
         counts = np.zeros((ratings.n_items, n_levels))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
         (of_cases, of_units), s = alternation.penalties, scale.scores.astype(np.float64)
         numbers = (
-            np.float64(each) for each in (of_cases, of_units, of_units + _SHAPE, variance, 0.0)
+            np.float64(each)
+            for each in (of_cases, of_units, of_units + _SHAPE_PRIOR_COUNT, variance, 0.0)
         )
-        held = Usual(of_case.astype(np.float32), *numbers)
+        prior = Usual(of_case.astype(np.float32), *numbers)
         # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
-        smooth = held.smooth(np.log(share), s, counts, of_visible)
-        # They are those of many cases together: k s^2 is taken off, until a single case has its variance.
-        expected = (of_case[ratings.user_ids] + of_visible[ratings.item_ids])[sample]
+        smooth = prior.smooth(np.log(share), s, counts, of_visible)
+        # Many cases together have a wider distribution than one case: k s^2 narrows it to the variance of one.
         sharpness = find_sharpness(
-            smooth[ratings.item_ids[sample]], s, expected, alternation.expected_error
+            smooth[ratings.item_ids[sample]], s, expected[sample], alternation.expected_error
         )
         logarithms = narrow(smooth, s, of_visible, sharpness)
         if settings.optimizer == "sgd":
-            # one rating of the usual shape is added, as zero has no logarithm
+            # Add one rating of the usual shape, as zero has no logarithm.
             logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
@@ -324,7 +330,7 @@ class Cases:
             levels,
             slopes.astype(np.float32),
             logarithms.astype(np.float32),
-            replace(held, sharpness=np.float64(sharpness)),
+            replace(prior, sharpness=np.float64(sharpness)),
             settings.penalty_for(ratings),
             np.log(share).astype(np.float32),
             known,
@@ -332,14 +338,16 @@ class Cases:
 
 
 def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
-    """Add to each row of ``logits`` (rows, levels) a slope times the scores ``s``, with which its mean is that wanted.
+    """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), so that it has the mean asked for.
 
-    ``means`` (rows,) are kept away from the ends of the scores; Newton's method with bounded steps.
+    ``means`` (rows,) are kept away from the ends of the scores. Uses Newton's method with bounded steps.
     """
-    wanted = np.clip(means, s[0] + 0.02 * (s[-1] - s[0]), s[-1] - 0.02 * (s[-1] - s[0]))
+    wanted = np.clip(
+        means, s[0] + _END_MARGIN * (s[-1] - s[0]), s[-1] - _END_MARGIN * (s[-1] - s[0])
+    )
     found = logits.copy()
     for _ in range(_NEWTON_STEPS):
-        mean, variance = _moments(found, s)
+        mean, variance = _compute_moments(found, s)
         found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
     return found
 
@@ -351,15 +359,15 @@ def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Dou
 
 
 def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:
-    """The k with which the rows of ``logits`` (rows, levels), less k s^2, have this ``variance`` on average.
+    """Find the k with which the rows of ``logits`` (rows, levels) less k s^2 have this ``variance`` on average.
 
-    They are `tilt` to their ``means``. At least 0: frequencies of many cases together are no narrower than those
-    of one. By bisection.
+    The rows are tilted to their ``means``, see `tilt`. k is at least 0, because frequencies of many cases together are
+    no narrower than those of one. Uses bisection.
     """
-    low, high = 0.0, _SHARPEST
-    for _ in range(_HALVINGS if len(logits) else 0):
+    low, high = 0.0, _MAX_SHARPNESS
+    for _ in range(_BISECTIONS if len(logits) else 0):
         middle = (low + high) / 2
-        found = _moments(tilt(logits - middle * s**2, s, means), s)[1].mean()
+        found = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1].mean()
         low, high = (middle, high) if found > variance else (low, middle)
     return low
 
@@ -367,36 +375,36 @@ def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float)
 def raise_means(
     logits: Doubles, s: Doubles, offsets: Numbers, ids: Numbers, by: Doubles
 ) -> Doubles:
-    """The slopes (cases,) that raise the mean score of the ratings of every case ``by`` so much.
+    """Find the slopes (cases,) that raise the mean score of every case by ``by`` (cases,).
 
     The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
-    (visible, levels) without a slope. Newton's method with bounded steps.
+    (visible, levels) without a slope. Uses Newton's method with bounded steps.
     """
     sizes = np.diff(offsets)
-    usual = _moments(logits, s)[0]
+    usual = _compute_moments(logits, s)[0]
     found = np.zeros(len(sizes))
-    block = max(_BLOCK // len(s), 1)
+    block = max(_NUMBERS_PER_BLOCK // len(s), 1)
     for _ in range(_SLOPE_STEPS):
         means, variances = np.zeros(len(sizes)), np.zeros(len(sizes))
         for start in range(0, len(ids), block):
             part = ids[start : start + block]
             places = np.arange(start, start + len(part))
             cases = np.searchsorted(offsets, places, side="right") - 1
-            mean, variance = _moments(logits[part] + found[cases, None] * s, s)
+            mean, variance = _compute_moments(logits[part] + found[cases, None] * s, s)
             means += np.bincount(cases, mean - usual[part], len(sizes))
             variances += np.bincount(cases, variance, len(sizes))
         # The derivative of a mean by its slope is the variance of the scores.
         missing = sizes * by - means
-        found += np.clip(missing / np.maximum(variances, _LEAST_VARIANCE), -1.0, 1.0)
+        found += np.clip(missing / np.maximum(variances, _MIN_VARIANCE), -1.0, 1.0)
     return found
 
 
-def _moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
-    """Mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
+def _compute_moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
+    """Compute mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     means = chances @ s
-    return means, np.maximum(chances @ s**2 - means**2, _LEAST_VARIANCE)
+    return means, np.maximum(chances @ s**2 - means**2, _MIN_VARIANCE)
 
 
 #: Require W to have a row a hidden unit, or one a level and hidden unit.
@@ -440,14 +448,14 @@ class Machine(Arrays):
         identities: Identities | None,
         device: str = "cpu",
     ) -> Floats:
-        """The argument d + U f + W r of the logistic function in eq 5.14, of every case (cases, hidden)."""
+        """Compute d + U f + W r, the argument of the logistic function in eq 5.14, for every case (cases, hidden)."""
         offsets, ids = ratings.user_offsets, ratings.item_ids
         if self.weights.ndim == 2:
             table, data = self.weights, scale.scores[levels]
         else:
             n_levels = self.weights.shape[1]
             table = self.weights.reshape(-1, self.weights.shape[2])
-            # within a case the numbers still ascend, as those of the visible units do
+            # Within a case these numbers ascend, as those of the visible units do.
             ids = ids * np.int32(n_levels) + levels
             data = np.ones(len(ids), np.float32)
         found = sparse_product(offsets, ids, to_device(data, device), to_device(table, device))
@@ -459,7 +467,7 @@ class Machine(Arrays):
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
     def grow(self, n_visible: int, n_cases: int) -> Machine:
-        """Copy the machine with rows for more visible units and cases; new units have the usual biases only."""
+        """Copy the RBM with rows for more visible units and cases; new units have the usual biases only."""
         biases = lengthen(self.visible_biases, n_visible)
         biases[len(self.visible_biases) :] = self.base
         usual = self.usual
@@ -476,9 +484,9 @@ class Machine(Arrays):
         )
 
     def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
-        """Return the machine with a last row in every table for what is unknown: the mean of those with ratings.
+        """Append a row for the unknown to every table: the mean of the rows of visible units or cases with ratings.
 
-        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for these, else 0.
+        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0.
         """
         weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
         slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))
@@ -497,7 +505,7 @@ class Machine(Arrays):
         return found
 
     def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
-        """Probabilities and mean scores of each pair by mean field, eq 5.11."""
+        """Compute probabilities (pairs, levels) and mean scores (pairs,) by mean field, eq 5.11."""
         return boltzmann_expectations(
             visible, cases, self.weights, self.visible_biases, self.activations, scores, self.slopes
         )
@@ -505,7 +513,7 @@ class Machine(Arrays):
     def mean_scores(
         self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
     ) -> Floats:
-        """Expected scores (visible, cases) of all pairs of the two, by mean field."""
+        """Compute the expected scores (visible, cases) of all pairs by mean field."""
         p, W = self.activations[cases], self.weights[visible]
         b, o = self.visible_biases[visible], self.slopes[cases]
         total = np.zeros((len(W), len(p)), np.float32)
@@ -524,13 +532,13 @@ class Machine(Arrays):
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> Floats:
-    """The softmax along the last axis."""
+    """Compute the softmax along the last axis, float32."""
     chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
 
 
 def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
-    """Return (visible units, cases), or what there is of them."""
+    """Return visible units and cases: users and items, or the other way around, of any type."""
     return (users, items) if settings.items_are_cases else (items, users)
 
 
@@ -540,11 +548,11 @@ OPERATIONS = {
     "adam": ("boltzmann_divergence", "sparse_product", "adam"),
     "sgd": ("boltzmann_descent", "sparse_product"),
 }
-_START = 0.01  # standard deviation of the first weights
-_LEAST_EPOCHS = 10  # after which weights are given up
-_FADED = 0.5  # that are so much smaller than at first
-_RUN_RATINGS = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
-_LESS = "fewer hidden units (n_hidden)"
+_INITIAL_STD = 0.01  # of the weights
+_EPOCHS_TO_GROW = 10  # before faded weights end a fit
+_FADED_SHARE = 0.5  # of the initial size: smaller weights have faded
+_RATINGS_PER_BATCH = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
+_MEMORY_ADVICE = "fewer hidden units (n_hidden)"
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
 
 
@@ -558,7 +566,7 @@ class Learned(Arrays):
 
 
 class Task(NamedTuple):
-    """The data and options that a machine is trained with."""
+    """The data and options that an RBM is trained with."""
 
     settings: RBMSettings
     seed: int  # of start, order and sampling
@@ -571,9 +579,9 @@ class Task(NamedTuple):
 
 
 class _Trainer(Trainer):
-    """A machine under training; with identities in the cases it learns weights for them.
+    """Training of an RBM; if the cases have identities, it learns weights for them.
 
-    Parameters and the numbers of the data are on ``device``. ``start`` has rows for all visible units of the cases.
+    Parameters and data are on ``device``. ``start`` has rows for all visible units of the cases.
     """
 
     learned: Learned
@@ -588,7 +596,7 @@ class _Trainer(Trainer):
         hidden, known = settings.n_hidden, cases.identities
         shape = (visible, hidden) if settings.ordinal else (visible, levels, hidden)
         learned = Learned(
-            rng.standard_normal(shape, np.float32) * np.float32(_START),
+            rng.standard_normal(shape, np.float32) * np.float32(_INITIAL_STD),
             cases.visible_biases.copy(),
             np.zeros(hidden, np.float32),
             np.zeros((0 if known is None else visible, hidden), np.float32),
@@ -605,8 +613,8 @@ class _Trainer(Trainer):
         self._side_penalty = 0.0 if known is None else settings.side_penalty_for(cases.ratings)
         self.rest: dict[str, Any] = {}
 
-    def _given(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
-        """Return the arguments of the kernels for the cases of these numbers; one of the kernels takes ``more``."""
+    def _kernel_arguments(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
+        """Return the arguments of the kernels for these cases (numbers), and ``more``."""
         ratings, known = self._cases.ratings, self._cases.identities
         sides = None if known is None else known.offsets, self._known_ids
         rows = ratings.user_offsets, self._ids, self._levels, self._slopes
@@ -618,14 +626,14 @@ class _Trainer(Trainer):
             *more,
         )
 
-    def _result(self, numbers: npt.NDArray[np.int64], error: Any) -> StepResult:
-        """Errors in units of the ratings, and how many ratings they are of."""
+    def _make_result(self, numbers: npt.NDArray[np.int64], error: Any) -> StepResult:
+        """Return the squared error in units of the ratings, and the number of ratings."""
         offsets = self._cases.ratings.user_offsets
         sizes = offsets[numbers + 1] - offsets[numbers]
         return StepResult(error * self._scale.unit**2, float(max(sizes.sum(), 1)))
 
     def machine(self) -> Machine:
-        """Return the machine as it is now."""
+        """Return the RBM with the parameters of this moment."""
         cases, learned = self._cases, self.learned.to("cpu").copy()
         start = Machine(
             **dict(learned.items()),
@@ -643,19 +651,19 @@ class _Trainer(Trainer):
 
     @property
     def faded(self) -> bool:
-        """Whether the weights have become smaller than they were at first, weighted by ratings.
+        """Whether the weights, averaged over ratings, have become much smaller than they were at first.
 
-        A penalty of few ratings for each user and item leaves nothing of them, unless something common to many
-        stands out, and that grows within a few epochs.
+        If users and items have few ratings, the penalty makes weights vanish unless they find a pattern that many
+        ratings share; such weights grow within a few epochs.
         """
         weights = to_numpy(self.learned.weights)
         squares = np.square(weights).reshape(len(weights), -1).mean(axis=1)
         counts = self._cases.ratings.item_counts
         mean = float(squares @ counts) / max(int(counts.sum()), 1)
-        return bool(mean**0.5 < _FADED * _START)
+        return bool(mean**0.5 < _FADED_SHARE * _INITIAL_STD)
 
     def forget(self) -> None:
-        """Set the weights to zero: the machine predicts by its biases and slopes."""
+        """Set the weights to zero: the RBM then predicts by its biases and slopes."""
         self.learned.weights[...] = 0.0
         self.learned.side_weights[...] = 0.0
 
@@ -686,18 +694,18 @@ class ContrastiveDivergence(_Trainer):
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         (numbers,) = batch
         own = dict(self.learned.items())
-        found = boltzmann_divergence(*self._given(numbers))
+        found = boltzmann_divergence(*self._kernel_arguments(numbers))
         self.steps += 1
         gradients = {name: getattr(found, name) for name in own}
         for gradient in gradients.values():
             gradient /= -len(numbers)
-        # Ratings at the expected value hold the visible biases where they began.
+        # The prior holds the visible biases near where they began.
         held = float(np.float32(float(self._cases.usual.damping) / self._n_filled))
         gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
         if not len(own["side_weights"]):
             del gradients["side_weights"]
         self._adam.update(own, gradients, learning_rate)
-        return self._result(numbers, found.error)
+        return self._make_result(numbers, found.error)
 
 
 class OnlineDivergence(_Trainer):
@@ -709,26 +717,26 @@ class OnlineDivergence(_Trainer):
         falling = learning_rate / settings.lr_all if settings.lr_all else 1.0
         descent = Descent(
             learning_rate,
-            _PLAIN_RATE * falling,
+            _PLAIN_BIAS_RATE * falling,
             self._cases.penalty,
-            _PLAIN_PENALTY,
+            _PLAIN_BIAS_PENALTY,
             self._side_penalty,
         )
-        given = self._given(batch, descent)
+        given = self._kernel_arguments(batch, descent)
         self.steps += 1
         if not descent.shrinks:  # the penalty alone makes parameters larger with every step
-            return self._result(batch, np.inf)
-        return self._result(batch, boltzmann_descent(*given))
+            return self._make_result(batch, np.inf)
+        return self._make_result(batch, boltzmann_descent(*given))
 
 
-class _GiveUp(Callback):
-    """Ends a fit in which nothing but biases and slopes is learned, rather than to go on with noise."""
+class _StopIfFaded(Callback):
+    """Callback that ends a fit whose weights have faded, so that it does not learn noise."""
 
     def on_epoch_end(self, run: FitLoop) -> bool | None:
-        """End the fit, with weights of zero, once they have had time to grow and have faded."""
+        """End the fit with weights of zero if they have faded after the epochs that they need to grow."""
         trained = run.model
         assert isinstance(trained, _Trainer)
-        if run.epoch < _LEAST_EPOCHS or not trained.faded:
+        if run.epoch < _EPOCHS_TO_GROW or not trained.faded:
             return None
         trained.forget()
         return True
@@ -737,9 +745,9 @@ class _GiveUp(Callback):
 def train(
     task: Task, run: FitRun, epochs: int, identify: Callable[[], Mapping[str, Any]]
 ) -> tuple[Machine, History]:
-    """Train a machine on the cases that have ratings; ``identify`` says what identifies it in a checkpoint.
+    """Train an RBM on the cases that have ratings; ``identify`` returns what identifies it in a checkpoint.
 
-    Where training goes on from a machine, visible units that it lacks are solved for.
+    If training continues from a fitted RBM, visible units that it lacks are solved for.
     """
     settings, scale, held_out = task.settings, task.scale, task.held_out
     cases = Cases.of(settings, scale, task.ratings, task.known)
@@ -747,28 +755,28 @@ def train(
     start = None if task.start is None else _extend(task.start, scale, cases, held)
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
-        devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
+        devices.check_memory(bytes_needed(settings, cases), device, settings, _MEMORY_ADVICE)
     trainer: type[_Trainer] = ContrastiveDivergence
     source: BatchSource
     if settings.optimizer == "sgd":
         trainer, offsets = OnlineDivergence, cases.ratings.user_offsets
-        source = BlockBatches(offsets, batch_size=_RUN_RATINGS, seed=task.seed)
+        source = BlockBatches(offsets, batch_size=_RATINGS_PER_BATCH, seed=task.seed)
     else:
         filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
-        source = ArrayBatches(filled, batch_size=batch_size(len(filled)), seed=task.seed)
-    with devices.out_of_memory(settings, _LESS):
+        source = ArrayBatches(filled, batch_size=choose_batch_size(len(filled)), seed=task.seed)
+    with devices.out_of_memory(settings, _MEMORY_ADVICE):
         trained = trainer(task, cases, start, device)
     decay, stopping = settings.lr_decay, held_out is not None
     if settings.reg_all is None:
-        run = replace(run, callbacks=(*run.callbacks, _GiveUp()))
+        run = replace(run, callbacks=(*run.callbacks, _StopIfFaded()))
     identity: dict[str, Any] = {}
     if run.checkpoints is not None:
-        # The batches are numbers of cases: without these a checkpoint of other ratings would pass for ours.
+        # Batches are only numbers of cases: without the data, a checkpoint of other ratings would be accepted.
         side = cases.identities
         digest = "" if side is None else side.fingerprint()
         data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
         identity = {"conditional": side is not None, "data": data, **identify()}
-    with devices.out_of_memory(settings, _LESS):
+    with devices.out_of_memory(settings, _MEMORY_ADVICE):
         history = fit(
             trained,
             source,
@@ -785,16 +793,16 @@ def train(
         return trained.machine(), history
 
 
-def batch_size(n_cases: int) -> int:
-    """The size of a minibatch, which visits the parameters of all visible units."""
-    return max(_BATCH, -(-n_cases // _BATCHES))
+def choose_batch_size(n_cases: int) -> int:
+    """Choose the number of cases of a minibatch, which visits the parameters of all visible units."""
+    return max(_MIN_BATCH_CASES, -(-n_cases // _MAX_BATCHES))
 
 
 def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
-    """Return the bytes that training takes on a device: parameters with Adam's averages, data, and a minibatch."""
+    """Count the bytes that training takes on a device: parameters with Adam's averages, data, and a minibatch."""
     (visible, levels), hidden = cases.visible_biases.shape, settings.n_hidden
     sizes = np.diff(cases.ratings.user_offsets)
-    batch = batch_size(int(np.count_nonzero(sizes)))
+    batch = choose_batch_size(int(np.count_nonzero(sizes)))
     largest = int(np.sort(sizes)[-batch:].sum())
     rows = visible * (1 if settings.ordinal else levels)
     known = 0
@@ -805,7 +813,7 @@ def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)
 
 
-# -- visible units that come later --------------------------------------------------------------------
+# -- later visible units --------------------------------------------------------------------
 
 
 def solve_visible(
@@ -848,16 +856,15 @@ def solve_visible(
 
 
 def penalty_of(penalty: float, n_cases: int) -> float:
-    """The penalty of one visible unit beside the likelihood of all its ratings; fits count it a case."""
+    """Return the penalty of one visible unit next to the likelihood of all its ratings; fits count it for each case."""
     return max(penalty * n_cases, 1e-3)
 
 
 def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine:
-    """Add rows for visible units of ``cases`` that the machine does not have, solved for one by one.
+    """Add rows for visible units of ``cases`` that the RBM does not have, solved for one by one.
 
-    ``held`` says whether training holds biases where they began.
-
-    Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
+    ``held`` says whether training holds biases near where they began. At the learning rate at which a fit ends,
+    training alone would take long to bring new units to where the old ones are.
     """
     n_old, n_new = len(machine.weights), cases.ratings.n_items - len(machine.weights)
     nothing = np.zeros((n_new, *machine.weights.shape[1:]), np.float32)

@@ -1,4 +1,4 @@
-"""`ImplicitMF`: who chooses what, where there are no ratings.
+"""`ImplicitMF`: recommendations from implicit feedback, without ratings.
 
 This is the factorization of `tacenda_surprise.top_n` (Hu, Koren and Volinsky 2008) without a model of ratings. The
 score of a user and an item is x_u . y_i, near 1 for what the user has chosen or may choose and near 0 for the rest,
@@ -26,17 +26,17 @@ from tacenda_surprise.top_n import Choosing, ImplicitFactors
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import check_rated
 
-_FURTHER = 3  # sweeps after which more choices are reconciled with the rest
+_RESUME_SWEEPS = 3  # reconcile new choices with the rest
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImplicitMFSettings(SeededSettings):
     """Options of `ImplicitMF`."""
 
-    n_factors: int = option(top_n._WIDTH, "number of factors, D", at_least=1)
-    n_epochs: int = option(top_n._SWEEPS, "sweeps of alternating least squares", at_least=0)
+    n_factors: int = option(top_n.WIDTH, "number of factors, D", at_least=1)
+    n_epochs: int = option(top_n.SWEEPS, "sweeps of alternating least squares", at_least=0)
     confidence: float = option(
-        top_n._CONFIDENCE,
+        top_n.CONFIDENCE,
         "a: how much more a chosen pair counts than a pair that was not chosen",
         above=0,
     )
@@ -56,7 +56,9 @@ class ImplicitMF(RatingAlgorithm):
 
     Examples
     --------
-    >>> ImplicitMF().fit([("ann", "Alien"), ("bob", "Brazil"), ("ann", "Brazil")]).top_n(1, ["bob"])
+    >>> pairs = [("ann", "Alien"), ("bob", "Brazil"), ("ann", "Brazil")]
+    >>> [item for item, _ in ImplicitMF(random_state=0).fit(pairs).top_n(1)["bob"]]
+    ['Alien']
     """
 
     name = "implicit_mf"
@@ -86,12 +88,12 @@ class ImplicitMF(RatingAlgorithm):
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Sweep on, from the factors of the items that are known."""
+        """Sweep again, starting from the factors of the known items."""
         old = self._learned(self.learned)
         trained = self._start(ratings, old.penalty)
         trained.y[: len(old.y), : old.y.shape[1]] = old.y
-        trained.move_users()
-        self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
+        trained.improve_users()
+        self._train(run, trained, ratings, _RESUME_SWEEPS if epochs is None else epochs)
 
     def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
@@ -103,15 +105,22 @@ class ImplicitMF(RatingAlgorithm):
         )
 
     def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:
-        own, seen = self.settings, Identities.of(ratings)
+        settings = self.settings
         return Choosing.of(
-            seen, ratings.n_items, own.n_factors, own.confidence, penalty, self._seed
+            Identities.of(ratings),
+            ratings.n_items,
+            settings.n_factors,
+            settings.confidence,
+            penalty,
+            self._seed,
         )
 
     def _train(self, run: FitRun, trained: Choosing, ratings: Ratings, n: int) -> None:
+        """Run ``n`` sweeps, and set what they learned."""
         keeps = run.checkpoints is not None
         identity = self._identity() if keeps else {}
-        identity.pop("n_epochs", None)  # more may follow
+        # A fit may be resumed with more sweeps.
+        identity.pop("n_epochs", None)
         self.history = fit(
             trained,
             Sweeps(ratings.fingerprint if keeps else ""),
@@ -126,53 +135,57 @@ class ImplicitMF(RatingAlgorithm):
     @property
     def tables(self) -> Tables:
         """The factors; popularity is the bias of an item."""
-        found = self._learned(self.learned)
-        nobody = np.zeros(len(found.x), np.float32)
-        return Tables(found.x, found.y, nobody, found.biases, np.zeros((0, 0), np.float32))
+        learned = self._learned(self.learned)
+        user_biases = np.zeros(len(learned.x), np.float32)
+        no_side = np.zeros((0, 0), np.float32)
+        return Tables(learned.x, learned.y, user_biases, learned.biases, no_side)
 
     def deviations(self, users: Numbers, items: Numbers) -> NoReturn:
         """Raise ConfigurationError, because there are no ratings to predict."""
-        raise ConfigurationError(
-            "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
-        )
+        _refuse_distributions()
 
     def probabilities(self, users: Numbers, items: Numbers) -> NoReturn:
-        """Raise ConfigurationError, as `deviations`."""
-        self.deviations(users, items)
+        """Raise ConfigurationError, as `deviations` does."""
+        _refuse_distributions()
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedChoices:
         """See `RatingAlgorithm.fold`; ``values`` (n,) must be finite, and have no effect."""
-        found = self._learned(self.learned)
-        check_rated(np.asarray(items, np.int64), values, len(found.y))
-        x, usual = found.of_new_user(self._known_items(items, identities))[0], self.average
-        return FoldedChoices(self, x, found, usual.item_factors, usual.item_biases)
+        learned, average = self._learned(self.learned), self.average
+        check_rated(np.asarray(items, np.int64), values, len(learned.y))
+        x = learned.of_new_user(self._known_items(items, identities))[0]
+        return FoldedChoices(x, learned, average.item_factors, average.item_biases)
+
+
+def _refuse_distributions() -> NoReturn:
+    raise ConfigurationError(
+        "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
+    )
 
 
 class FoldedChoices(NamedTuple):
     """Factors of one user next to the items; see `tacenda_surprise.users.FoldedUser`."""
 
-    model: ImplicitMF
-    x: Floats
+    x: Floats  # (width,)
     learned: ImplicitFactors
-    item_factors: Floats  # (1, width), of an unknown item
-    item_biases: Floats  # (1,)
+    unknown_factors: Floats  # (1, width), of an unknown item
+    unknown_biases: Floats  # (1,)
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Scores (items,); of all items if None; -1 is an unknown item."""
+        """Score items (items,), all items if None; -1 is an unknown item."""
         y, biases = self.learned.y, self.learned.biases
         if items is None:
             return np.asarray(y @ self.x + biases, np.float32)
-        rows = take_rows(y, items, self.item_factors[0])
-        # not by BLAS, whose sums depend on how many items there are
-        own = np.einsum("nd,d->n", rows, self.x)
-        return np.asarray(own + take_rows(biases, items, self.item_biases[0]), np.float32)
+        rows = take_rows(y, items, self.unknown_factors[0])
+        # Not by BLAS, whose sums depend on how many items there are.
+        scores = np.einsum("nd,d->n", rows, self.x)
+        return np.asarray(scores + take_rows(biases, items, self.unknown_biases[0]), np.float32)
 
     def deviations(self, items: Numbers) -> NoReturn:
         """Raise ConfigurationError."""
-        self.model.deviations(items, items)
+        _refuse_distributions()
 
     def probabilities(self, items: Numbers) -> NoReturn:
         """Raise ConfigurationError."""
-        self.model.deviations(items, items)
+        _refuse_distributions()

@@ -1,24 +1,23 @@
 """Probabilistic matrix factorization by maximum a posteriori.
 
-r_ui ~ N(mean + b_u + c_i + x_u . q_i, sigma^2)      (Mnih 2010, eq 5.20; the mean is taken off first)
+r_ui ~ N(mean + b_u + c_i + x_u . q_i, sigma^2)      (Mnih 2010, eq 5.20; the mean is subtracted first)
 PMF:             x_u ~ N(0, sigma_U^2 I)             (eq 5.16)
 conditional PMF: x_u ~ N(s_u, sigma_U^2 I),   s_u = mean of w_j over the items j the user has rated (eq 5.22)
 
-Users and items who come later are ridge regressions on the factors of the other side. With Q the factors of the rated
-items and s the mean of the conditioning factors over everything known to be rated, the bias b and factors x of a new
-user minimize
+Later users and items are ridge regressions on the factors of the other side. With Q the factors of the rated items and
+s the mean of the conditioning factors over all items known to be rated, the bias b and factors x of a new user minimize
 
     |r - mean - c - b - Q x|^2 + lambda(n) |x - s|^2 + lambda_b(n) b^2,
 
-which is what SGD minimizes for a fitted user with n ratings, whose weight multiplies all three terms. New items
-likewise, without s.
+which is what SGD minimizes for a fitted user with n ratings, whose weight multiplies all three terms. The same holds
+for new items, without s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,13 +47,14 @@ from tacenda_surprise.factorization import (
     PMFSettings,
     ResolvedOptions,
     Task,
+    Weight,
     initial_tables,
     thesis_options,
     train,
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import check_length
-from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
+from tacenda_surprise.trainsets import Touched, places_of_items, users_at
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,
@@ -65,35 +65,34 @@ from tacenda_surprise.variance import (
 )
 from tacenda_surprise.variance import fit as fit_variances
 
-_MATTERS = 0.005  # a smaller difference of errors may be chance
-_MANY = 200_000  # ratings: with so many the second fit goes on from the first
-_ERRORS = 5_000  # of ratings left out of the first fit
-_AT_ONCE = 4_000_000  # ratings scored
+_CHANCE = 0.005  # a smaller relative difference of errors may be chance
+_MANY_RATINGS = 200_000  # with so many, the second fit continues the first
+_MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS = 0.1, 5_000  # of ratings held out to fit the variances
+_RATINGS_PER_BLOCK = 4_000_000  # scored at a time
 
 
 class Factors(Arrays):
-    """Biases and factors, of users x with the part s of it that comes from identities."""
+    """Biases and factors; the factors x of users include the prior mean s, which comes from identities."""
 
     user_factors: Float32[Array, "users width"]
     item_factors: Float32[Array, "items width"]
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
-    side_factors: Float32[Array, "sides width"]  # w, no rows without conditioning
-    user_prior: Float32[Array, "priors width"]  # s, likewise
-    used: Float64[
-        Array, "16", at_least(0), up_to(LARGEST**2)
-    ]  # see `resolved`; rates are one over a unit
+    side_factors: Float32[Array, "sides width"]  # w; no rows without conditioning
+    user_prior: Float32[Array, "priors width"]  # s; no rows without conditioning
+    #: The numbers of `resolved`. Learning rates of factors and conditioning are in 1 / (unit of the ratings).
+    used: Float64[Array, "16", at_least(0), up_to(LARGEST**2)]
     spread: PredictiveVariance
     variances: Variances
 
     @cached_property
     def resolved(self) -> ResolvedOptions:
-        """The numbers of the fit."""
+        """The options of the fit, including those that were chosen by the ratings."""
         return ResolvedOptions.of_numbers(self.used)
 
     @cached_property
     def tables(self) -> Tables:
-        """Everything but s."""
+        """Biases and factors, without s."""
         return Tables(*(getattr(self, name) for name in Tables._fields))
 
 
@@ -125,7 +124,7 @@ class PMF(RatingAlgorithm):
 
     @classmethod
     def online_svd(cls, **options: Any) -> Self:
-        """Make one of the two baselines of the thesis, with early stopping and without penalties."""
+        """Make the online SVD of the thesis (section 5.4.3): a factorization without penalties, with early stopping."""
         options = {"biased": False, **options}
         return cls.from_settings(
             thesis_options(options, conditional=cls.conditional, penalties=False)
@@ -134,62 +133,77 @@ class PMF(RatingAlgorithm):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        """Fit twice: without some ratings, whose errors say when to stop and how far predictions are off; then to all.
+        """Fit to a part of the ratings, whose rest says when to stop and how large errors are; then fit to all.
 
-        Where there are many ratings the second fit goes on from the first, for the last fifth of the epochs.
+        If there are many ratings, the second fit continues the first for the last fifth of the epochs.
         """
         settings, catalogue = self.settings, Catalogue.of(ratings)
         used = ResolvedOptions.of(settings, ratings)
-        share = settings.validation or min(0.1, _ERRORS / len(ratings))
-        stopped, start, last = None, None, used
         known = self._join_identities(ratings, identities)
-        whole = Task(settings, used, self._seed, ratings, catalogue.mean, known)
-        if len(ratings) > 1:
-            part, held_out = split(ratings, share, seed=self._seed)
-            first, planned = run.stage("validation"), used
-            if not settings.validation:
-                first = replace(first, callbacks=())
-                if len(ratings) >= _MANY and not settings.by_als and used.epochs > 1:
-                    last = used._replace(epochs=max(used.epochs // 5, 1))
-                    planned = used._replace(epochs=used.epochs - last.epochs)
-            task = whole._replace(
-                used=planned,
-                ratings=part,
-                known=self._join_identities(part, identities),
-                held_out=held_out if settings.validation else None,
-            )
-            tables, prior, history = self._train(first, task)
-            x, q, b, c, _ = tables
-            u, i, mean = held_out.user_ids, held_out.item_ids, catalogue.mean
-            predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
-            errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
-            variances = fit_variances(errors, predictions, u, i, *sizes, rating_std(part))
-            run = run.stage(first=False)
-            if settings.validation:
-                stopped = history
-                best = history.best  # unless its errors are hardly less than the last, all epochs
-                if best and history.evaluations[-1].value > (1 + _MATTERS) * best.value:
-                    used = used._replace(epochs=best.epoch)
-                last = used
-            elif last is not used:
-                own = tables.user_factors - prior if len(prior) else tables.user_factors
-                start = tables._replace(user_factors=own)
-                whole = whole._replace(first_epoch=planned.epochs)
-        else:
+        task = Task(settings, used, self._seed, ratings, catalogue.mean, known)
+        if len(ratings) == 1:
             variances = fit_no_variances(rating_std(ratings))
-        if not settings.validation or settings.refit or len(ratings) == 1:
-            tables, prior, history = self._train(run, whole._replace(used=last), start)
+            tables, prior, self.history = self._train(run, task)
+            stopped = None
+        else:
+            first = self._fit_part(run.stage("validation"), task, identities, catalogue)
+            variances, stopped = first.variances, first.stopped
+            tables, prior, self.history = first.tables, first.prior, first.history
+            used = used._replace(epochs=first.epochs)
+            if stopped is None or settings.refit:
+                whole = task._replace(used=used, first_epoch=first.first_epoch)
+                if first.start is not None:
+                    whole = whole._replace(
+                        used=used._replace(epochs=used.epochs - first.first_epoch)
+                    )
+                tables, prior, self.history = self._train(
+                    run.stage(first=False), whole, first.start
+                )
         self._finish(tables, prior, used, variances, catalogue, ratings)
-        self.history = history
         if stopped is None:
-            self.figures = [history.figure("none held out")]
+            self.figures = [self.history.figure("none held out")]
         else:
             self.figures = [stopped.figure("RMSE of the ratings held out")]
+
+    def _fit_part(
+        self, run: FitRun, task: Task, identities: Identities | None, catalogue: Catalogue
+    ) -> FirstFit:
+        """Fit to a part of the ratings of ``task``, and the variances to the errors of the rest."""
+        settings, ratings, epochs = task.settings, task.ratings, task.used.epochs
+        share = settings.validation or min(_MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS / len(ratings))
+        part, held_out = split(ratings, share, seed=self._seed)
+        first_epoch = 0
+        if not settings.validation:
+            run = replace(run, callbacks=())
+            if len(ratings) >= _MANY_RATINGS and not settings.by_als and epochs > 1:
+                first_epoch = epochs - max(epochs // 5, 1)
+        part_task = task._replace(
+            used=task.used._replace(epochs=first_epoch or epochs),
+            ratings=part,
+            known=self._join_identities(part, identities),
+            held_out=held_out if settings.validation else None,
+        )
+        tables, prior, history = self._train(run, part_task)
+        x, q, b, c, _ = tables
+        u, i, mean = held_out.user_ids, held_out.item_ids, catalogue.mean
+        predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
+        errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
+        variances = fit_variances(errors, predictions, u, i, *sizes, rating_std(part))
+        best, start = history.best, None
+        # If the best epoch is hardly better than the last one, all epochs are used.
+        if best and history.evaluations[-1].value > (1 + _CHANCE) * best.value:
+            epochs = best.epoch
+        if first_epoch:
+            start = tables
+            if len(prior):
+                start = tables._replace(user_factors=tables.user_factors - prior)
+        stopped = history if settings.validation else None
+        return FirstFit(tables, prior, history, variances, stopped, epochs, first_epoch, start)
 
     def _train(
         self, run: FitRun, task: Task, tables: Tables | None = None
     ) -> tuple[Tables, Floats, History]:
-        """Train ``tables``, whose users are without s, or random ones; return them with s, and s."""
+        """Train ``tables``, whose users lack s, or random ones; return them with s, then s and the history."""
         if tables is None:
             tables = initial_tables(task, rating_std(task.ratings))
         history = train(task, tables, run, self._identity)
@@ -208,14 +222,17 @@ class PMF(RatingAlgorithm):
         catalogue: Catalogue,
         ratings: Ratings,
     ) -> None:
-        # without ratings: the mean of the other rows, and users with identities their prior
+        """Set what the fit learned.
+
+        Rows without ratings get the mean of the other rows; users who have only identities get their prior.
+        """
         n_users, n_items = np.diff(ratings.user_offsets), ratings.item_counts
         for table, n in zip(tables[:4], (n_users, n_items) * 2, strict=True):
             if not n.all():
                 table[n == 0] = mean_row(table, n > 0)
         if len(prior):
-            told = (n_users == 0) & prior.any(axis=1)
-            tables.user_factors[told] = prior[told]
+            only_identities = (n_users == 0) & prior.any(axis=1)
+            tables.user_factors[only_identities] = prior[only_identities]
         spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
         self._catalogue = catalogue
         self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
@@ -223,7 +240,7 @@ class PMF(RatingAlgorithm):
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Train on, with the learning rates of the last epochs of the fit; the mean stays.
+        """Continue training with the learning rates of the last epochs of the fit; the mean stays.
 
         The default is a quarter of the epochs of the fit.
         """
@@ -235,10 +252,10 @@ class PMF(RatingAlgorithm):
         prior = lengthen(old.user_prior, ratings.n_users if self.conditional else 0)
         if known is not None:
             own = own - old.user_prior
-            news = known.means(lengthen(old.side_factors, ratings.n_items))
-            prior[len(own) :] = news[len(own) :]
-        # New users, then new items, begin where their own ratings put them while everything else stays; a few epochs of
-        # training then reconcile them with the rest. Users are p = x - s.
+            means = known.means(lengthen(old.side_factors, ratings.n_items))
+            prior[len(own) :] = means[len(own) :]
+        # New users, then new items, are solved for with everything else fixed; a few epochs of training then reconcile
+        # them with the rest. The trained factors of users are p = x - s.
         mean, n_users, n_items = catalogue.mean, ratings.n_users, ratings.n_items
         p, b = (lengthen(table, n_users) for table in (own, old.user_biases))
         q, c = (lengthen(table, n_items) for table in (old.item_factors, old.item_biases))
@@ -261,7 +278,7 @@ class PMF(RatingAlgorithm):
     def _update_rows(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
     ) -> None:
-        """Move the users and items of the new ratings alone, as `touch_tables`; all others stay."""
+        """Update the users and items of the new ratings, see `touch_tables`; all others stay."""
         old, n_users, n_items = self._learned(self.learned), ratings.n_users, ratings.n_items
         w, prior = old.side_factors, old.user_prior
         users = np.unique(touched.users)
@@ -272,7 +289,7 @@ class PMF(RatingAlgorithm):
                 prior[u] = w[self._known_items(ratings.of_user(u)[0], more)].mean(axis=0)
         rows, mean = zip(old.tables[:4], (n_users, n_items) * 2, strict=True), self.catalogue.mean
         tables = Tables._make([*(lengthen(part, n) for part, n in rows), w])
-        if self.conditional:  # what identities say has changed
+        if self.conditional:  # the prior means have changed
             tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
         self._catalogue = self.catalogue.grow(ratings, touched.values)
@@ -287,7 +304,7 @@ class PMF(RatingAlgorithm):
 
     @property
     def average(self) -> Tables:
-        """See `RatingAlgorithm.average`; with conditioning the mean of s is there as ``side_factors`` (1, factors)."""
+        """See `RatingAlgorithm.average`; with conditioning, ``side_factors`` (1, factors) is the mean of s."""
         if self._average is None:
             found, prior = super().average, self._learned(self.learned).user_prior
             if len(prior):
@@ -298,29 +315,41 @@ class PMF(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
-        found, items = self._learned(self.learned), np.asarray(items, np.int64)
-        mean, scale, spread = self.catalogue.mean, self.catalogue.scale, found.spread
-        rated = check_rated(items, values, len(found.item_factors))
+        """See `RatingAlgorithm.fold`: the user is the solution of a ridge regression."""
+        learned, average = self._learned(self.learned), self.average
+        items, mean = np.asarray(items, np.int64), self.catalogue.mean
+        rated = check_rated(items, values, len(learned.item_factors))
         known = self._known_items(items, identities)
+        conditions = self.conditional and len(known) > 0
         prior = np.zeros(self.settings.n_factors, np.float32)
-        if self.conditional and len(known):
-            told, usual = found.side_factors[known].mean(axis=0), self.average.side_factors[0]
-            prior = self._temper(told, usual, len(known)).astype(np.float32)
-        bias, x = solve_user(found.resolved, found.tables, mean, (items, rated), prior)
-        q, c, usual = found.item_factors, found.item_biases, self.average
-        if not len(items):  # the average user, but for what the identities say
-            bias = float(usual.user_biases[0])
-            x = x if len(known) and self.conditional else usual.user_factors[0]
-        variance, unknown = spread.of_new_user(len(items)), (usual.item_factors, usual.item_biases)
-        return FoldedFactors(bias, x, variance, spread, scale, mean, q, c, unknown)
+        if conditions:
+            of_user, of_average = learned.side_factors[known].mean(axis=0), average.side_factors[0]
+            prior = self._temper(of_user, of_average, len(known)).astype(np.float32)
+        bias, x = solve_user(learned.resolved, learned.tables, mean, (items, rated), prior)
+        if not len(items):
+            # The average user, except for what the identities say.
+            bias = float(average.user_biases[0])
+            x = x if conditions else average.user_factors[0]
+        return FoldedFactors(
+            bias=bias,
+            factors=x,
+            variance=learned.spread.of_new_user(len(items)),
+            spread=learned.spread,
+            scale=self.catalogue.scale,
+            mean=mean,
+            item_factors=learned.item_factors,
+            item_biases=learned.item_biases,
+            unknown=(average.item_factors, average.item_biases),
+        )
 
     def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:
         """Explain a recommendation: by how much each of the user's ratings raises or lowers the estimate of an item.
 
-        Bias and factors of a user are a ridge regression on the factors q of the items rated, and so are linear in the
-        ratings: with A its penalized products, the rating r_j counts (q_i, 1)^T A^{-1} (q_j, 1) (r_j - what is expected
-        of it without this user's ratings). With conditioning, the identity of an item counts, too. The difference
-        between a fitted user and the regression is part of ``others``.
+        Bias and factors of a user are a ridge regression on the factors q of the rated items, and so are linear in the
+        ratings. With A the penalized products of the regression, the rating r_j has the effect
+        (q_i, 1)^T A^{-1} (q_j, 1) (r_j - e_j), where e_j is the rating expected without the user's ratings. With
+        conditioning, the identity of an item has an effect, too. The difference between a fitted user and the
+        regression is part of ``others``.
 
         Parameters
         ----------
@@ -349,9 +378,9 @@ class PMF(RatingAlgorithm):
             estimate = new.model_user.score(np.array([item]))[0]
         base, effects = self._effects(item, ids, values, known, is_new=user is None)
         raw, ratings = list(self._items), dict(zip(ids.tolist(), values.tolist(), strict=True))
-        order = sorted(effects, key=lambda one: -abs(effects[one]))[:n]
-        reasons = [Reason(raw[one], ratings.get(one), effects[one]) for one in order]
-        rest = float(estimate) - base - sum(one.effect for one in reasons)
+        largest = sorted(effects, key=lambda j: -abs(effects[j]))[:n]
+        reasons = [Reason(raw[j], ratings.get(j), effects[j]) for j in largest]
+        rest = float(estimate) - base - sum(reason.effect for reason in reasons)
         return Explanation(float(estimate), base, reasons, rest)
 
     def _effects(
@@ -364,26 +393,25 @@ class PMF(RatingAlgorithm):
         effects = dict.fromkeys(np.union1d(ids, known if self.conditional else ids).tolist(), 0.0)
         if self.conditional and len(known):
             share = len(known) / (len(known) + self._usual_items * is_new)
-            usual = (1 - share) * self.average.side_factors[0]
-            prior = share * found.side_factors[known].mean(axis=0) + usual
-            base += float(q[item] @ usual)
-            own = found.side_factors[known] @ q[item] * (share / len(known))
-            effects |= dict(zip(known.tolist(), own.tolist(), strict=True))
+            of_average = (1 - share) * self.average.side_factors[0]
+            prior = share * found.side_factors[known].mean(axis=0) + of_average
+            base += float(q[item] @ of_average)
+            of_identities = found.side_factors[known] @ q[item] * (share / len(known))
+            effects |= dict(zip(known.tolist(), of_identities.tolist(), strict=True))
         if len(ids):
             of_bias = used.user_biases.total(len(ids)) if used.rates.user_biases > 0 else None
             weights = used.user_factors.total(len(ids)), of_bias
             design, A = _normal_equations(q[ids], *weights)
-            asked, _ = _normal_equations(q[[item]], *weights)
-            left = values - mean - c[ids] - design[:, :-1] @ prior
-            for one, effect in zip(
-                ids.tolist(), design @ np.linalg.solve(A, asked[0]) * left, strict=True
-            ):
-                effects[one] += float(effect)
+            row, _ = _normal_equations(q[[item]], *weights)
+            residuals = values - mean - c[ids] - design[:, :-1] @ prior
+            of_ratings = design @ np.linalg.solve(A, row[0]) * residuals
+            for j, effect in zip(ids.tolist(), of_ratings.tolist(), strict=True):
+                effects[j] += effect
         return base, effects
 
     def _sizes(self) -> dict[str, Any]:
-        sizes, width, told = super()._sizes(), self.settings.n_factors, self.conditional
-        sides, priors = (sizes[side] if told else 0 for side in ("items", "users"))
+        sizes, width = super()._sizes(), self.settings.n_factors
+        sides, priors = (sizes["items"], sizes["users"]) if self.conditional else (0, 0)
         return {**sizes, "width": width, "sides": sides, "priors": priors}
 
 
@@ -402,12 +430,25 @@ class ConditionalPMF(PMF):
         RatingAlgorithm.__init__(self, settings)
 
 
+class FirstFit(NamedTuple):
+    """A fit to a part of the ratings, and how to fit to all of them."""
+
+    tables: Tables
+    prior: Floats  # s
+    history: History
+    variances: Variances
+    stopped: History | None  # the history, if it decides how many epochs are best
+    epochs: int  # of the fit to all ratings
+    first_epoch: int  # with which the fit to all ratings begins
+    start: Tables | None  # from which it continues; None: random tables
+
+
 def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
     """Count the ratings and sum the errors of users and items, for a part of the users at a time."""
     x, q, b, c, _ = tables
     squares = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
     offsets = ratings.user_offsets
-    for start, stop in runs(offsets, _AT_ONCE):
+    for start, stop in runs(offsets, _RATINGS_PER_BLOCK):
         span = slice(offsets[start], offsets[stop])
         users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
         items = ratings.item_ids[span]
@@ -423,7 +464,7 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
 def solve_user(
     used: ResolvedOptions, tables: Tables, mean: float, rated: tuple[Numbers, Floats], prior: Floats
 ) -> tuple[float, Floats]:
-    """Solve for bias and factors of a user who has rated items (n,) so (n,); ``prior`` is s (factors,)."""
+    """Solve for bias and factors of a user with the ``rated`` items (n,) and values (n,); ``prior`` is s (factors,)."""
     items, values = rated
     n, biased = len(items), used.rates.user_biases > 0
     weights = used.user_factors.total(n), used.user_biases.total(n) if biased else None
@@ -435,7 +476,7 @@ def solve_user(
 def _solve_row(
     rows: Floats, targets: Floats, prior: Floats, penalty: float, of_bias: float | None
 ) -> tuple[float, Floats]:
-    """Bias and factors of a row, a ridge regression of ``targets`` (n,) on ``rows`` (n, factors) and a constant."""
+    """Solve for bias and factors by ridge regression of ``targets`` (n,) on ``rows`` (n, factors) and a constant."""
     if not len(rows):
         return 0.0, prior
     # In deviations z = x - s from the prior: |targets - Q s - b - Q z|^2 + lambda |z|^2 + lambda_b b^2.
@@ -447,12 +488,22 @@ def _solve_row(
 def _normal_equations(
     rows: Floats, penalty: float, of_bias: float | None
 ) -> tuple[Doubles, Doubles]:
-    """The rows (n, factors + 1) with a constant, zero without a bias, and their penalized products."""
+    """Append a constant to the rows (n, factors + 1), zero without a bias, and compute their penalized products."""
     constant = np.full((len(rows), 1), float(of_bias is not None))
     design = np.append(rows.astype(np.float64), constant, axis=1)
     weights = np.full(design.shape[1], max(penalty, LEAST_PENALTY))
     weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
     return design, design.T @ design + np.diag(weights)
+
+
+class Side(NamedTuple):
+    """The users, or the items, of a factorization."""
+
+    factors: Floats
+    biases: Floats
+    factor_penalty: Weight
+    bias_penalty: Weight
+    biased: bool
 
 
 def touch_tables(
@@ -463,7 +514,7 @@ def touch_tables(
     ratings: Ratings,
     touched: Touched,
 ) -> None:
-    """Move the users, then the items, of new ratings in place; ``ratings`` are all.
+    """Update the users, then the items, of new ratings in place; ``ratings`` are all.
 
     If the factors of a user minimize the penalized error of the ratings before, then with the others as they are
 
@@ -473,32 +524,65 @@ def touch_tables(
     with the number of ratings. New users and items are solved for.
     """
     p, q, b, c, _ = tables
-    users, items, values, before = touched
-    scores = rating_scores(users, items, p, q, b, c, mean)
-    errors = values - np.where(np.isnan(before), scores, before)
-    biases = used.rates.user_biases > 0, used.rates.item_biases > 0
-    sides = (
-        (users, items, (p, b), (q, c), (used.user_factors, used.user_biases), biases[0], prior),
-        (items, users, (q, c), (p, b), (used.item_factors, used.item_biases), biases[1], prior[:0]),
-    )
-    for number, (own, others, (x, d), (z, f), weights, biased, means) in enumerate(sides):
-        for row in np.unique(own).tolist():
-            new = own == row
-            places = (places_of_users, places_of_items)[number](ratings, np.array([row]))
-            ids = ratings.item_ids[places] if number == 0 else users_at(ratings, places)
-            rated = ratings.values[places]
-            factors, bias = (weight.total(len(ids)) for weight in weights)
-            of_bias = bias if biased else None
-            start = means[row] if len(means) else np.zeros(x.shape[1], np.float32)
-            more = int(np.isnan(before[new]).sum())
-            if more == len(ids):
-                d[row], x[row] = _solve_row(z[ids], rated - mean - f[ids], start, factors, of_bias)
-                continue
-            _, A = _normal_equations(z[ids], factors, of_bias)
-            design, _ = _normal_equations(z[others[new]], factors, of_bias)
-            grown = np.append(weights[0].each * (x[row] - start), weights[1].each * d[row])
-            step = np.linalg.solve(A, design.T @ errors[new] - more * grown)
-            x[row] += step[:-1].astype(np.float32)
-            d[row] += np.float32(step[-1])
-        moved = rating_scores(users, items, p, q, b, c, mean)
-        errors, scores = errors - (moved - scores), moved
+    rates = used.rates
+    users = Side(p, b, used.user_factors, used.user_biases, rates.user_biases > 0)
+    items = Side(q, c, used.item_factors, used.item_biases, rates.item_biases > 0)
+
+    def score() -> Floats:
+        return rating_scores(touched.users, touched.items, p, q, b, c, mean)
+
+    def rated_items(user: int) -> tuple[Numbers, Floats]:
+        return ratings.of_user(user)
+
+    def raters(item: int) -> tuple[Numbers, Floats]:
+        places = places_of_items(ratings, np.array([item]))
+        return users_at(ratings, places), ratings.values[places]
+
+    scores = score()
+    errors = touched.values - np.where(np.isnan(touched.before), scores, touched.before)
+    pairs = touched.users, touched.items
+    _touch_side(users, items, pairs, rated_items, errors, touched.before, mean, prior)
+    errors = errors - (score() - scores)
+    _touch_side(items, users, pairs[::-1], raters, errors, touched.before, mean, prior[:0])
+
+
+def _touch_side(
+    side: Side,
+    other: Side,
+    pairs: tuple[Numbers, Numbers],
+    find_ratings: Callable[[int], tuple[Numbers, Floats]],
+    errors: Floats,
+    before: Floats,
+    mean: float,
+    prior: Floats,
+) -> None:
+    """Update the rows of one ``side`` in place.
+
+    ``pairs`` are the rows of both sides, (new,) each, with the ``errors`` and the ratings ``before`` of `touch_tables`;
+    ``find_ratings`` returns the rows of the other side that a row has ratings with, and these ratings.
+    """
+    rows, others = pairs
+    for row in np.unique(rows).tolist():
+        new = rows == row
+        ids, values = find_ratings(row)
+        penalty, bias_penalty = (
+            side.factor_penalty.total(len(ids)),
+            side.bias_penalty.total(len(ids)),
+        )
+        of_bias = bias_penalty if side.biased else None
+        s = prior[row] if len(prior) else np.zeros(side.factors.shape[1], np.float32)
+        n_more = int(np.isnan(before[new]).sum())
+        if n_more == len(ids):
+            targets = values - mean - other.biases[ids]
+            solved = _solve_row(other.factors[ids], targets, s, penalty, of_bias)
+            side.biases[row], side.factors[row] = solved
+            continue
+        _, A = _normal_equations(other.factors[ids], penalty, of_bias)
+        design, _ = _normal_equations(other.factors[others[new]], penalty, of_bias)
+        growth = np.append(
+            side.factor_penalty.each * (side.factors[row] - s),
+            side.bias_penalty.each * side.biases[row],
+        )
+        step = np.linalg.solve(A, design.T @ errors[new] - n_more * growth)
+        side.factors[row] += step[:-1].astype(np.float32)
+        side.biases[row] += np.float32(step[-1])

@@ -1,7 +1,7 @@
-"""Restricted Boltzmann machines for ratings as algorithms: fitted, applied, saved.
+"""Restricted Boltzmann machines (RBMs) for ratings as algorithms: fitted, applied, saved.
 
-Users whom a machine was not fitted to: where users are cases, their hidden units are inferred and nothing is learned.
-Where they are visible units, the biases and weights of one unit are solved for (`tacenda_surprise.boltzmann`).
+A new user is folded in without training. If users are cases, their hidden units are inferred; if they are visible
+units, the biases and weights of one unit are solved for (`tacenda_surprise.boltzmann`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import FitData, Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
-#: Ratings at the expected value that count for a user folded in, if the model does not say.
-_DAMPING = 5.0
+_FORMER_DAMPING = (
+    5.0  # ratings at the expected value that a new case begins with, in models that do not say
+)
 
 
 class RBM(RatingAlgorithm):
@@ -61,10 +62,10 @@ class RBM(RatingAlgorithm):
     def thesis(cls, **options: Any) -> Self:
         """Make the RBM of the thesis, trained as in section 5.4.2; ``options`` override individual settings.
 
-        Users are cases, levels have weights of their own, and there is no offset. Parameters change after
-        every user, by plain steps with rates 0.001 of weights and 0.0001 of biases, less 0.01 and 0.001 times
-        themselves. Of 250 passes the parameters of the one that predicts a twentieth of the ratings best are kept;
-        there is no second fit. The thesis does not say where the parameters start: weights are small
+        Users are cases, levels have weights of their own, and there is no offset. Parameters change after every
+        user, by plain steps with learning rates of 0.001 (weights) and 0.0001 (biases) and weight decay of 0.01
+        (weights) and 0.001 (biases). Trains 250 epochs and keeps the parameters with the lowest error on a held-out 5%
+        of the ratings; there is no second fit. The thesis does not say where the parameters start: weights are small
         random numbers, and visible biases the logarithms of how often each level is given, as in Salakhutdinov,
         Mnih and Hinton (2007).
         """
@@ -78,9 +79,10 @@ class RBM(RatingAlgorithm):
             "validation": 0.05,
             "optimizer": "sgd",
             "lr_decay": 1.0,
-            **({"reg_side": 0.01} if cls.conditional else {}),
-            **options,
         }
+        if cls.conditional:
+            values["reg_side"] = 0.01
+        values |= options
         if values["validation"]:
             values = {"patience": max(values["n_epochs"], 1), "refit": False, **values}
         return cls.from_settings(values)
@@ -110,11 +112,11 @@ class RBM(RatingAlgorithm):
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Repeat the last epochs of the schedule of the learning rate, with all ratings there are by now.
+        """Repeat the last epochs of the learning rate schedule, with all ratings.
 
-        Slopes and hidden units are computed again; the scale, and the rating that scores zero, stay. New visible
-        units (users, where items are cases) are first solved for as `fold` does; Adam's averages, and
-        chains, begin afresh. The default is a quarter of the epochs of the settings.
+        Slopes and hidden units are computed again; the scale, and the rating whose score is zero, stay. New visible
+        units (users, if items are cases) are first solved for as `fold` does; Adam's averages start again. The default
+        is a quarter of the epochs of the settings.
         """
         start, planned = self._learned(self.learned), self.settings.n_epochs
         catalogue = self.catalogue.extend(ratings)
@@ -122,7 +124,13 @@ class RBM(RatingAlgorithm):
         n = max(planned // 4, 1) if epochs is None else epochs
         scale = Scale.about(start.levels, catalogue)
         task = Task(
-            self.settings, self._seed, scale, ratings, known, None, start, max(planned - n, 0)
+            self.settings,
+            self._seed,
+            scale,
+            ratings,
+            known,
+            start=start,
+            passed=max(planned - n, 0),
         )
         machine, history = train(task, run, n, self._identity)
         self._finish(machine, history, catalogue, ratings)
@@ -138,19 +146,23 @@ class RBM(RatingAlgorithm):
         visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
         if known is not None and settings.items_are_cases:
-            n = ratings.n_items, ratings.n_users
-            known = Identities.from_pairs(known.item_ids, known.user_ids, *n)
+            known = Identities.from_pairs(
+                known.item_ids, known.user_ids, ratings.n_items, ratings.n_users
+            )
         machine = old.grow(by_visible.n_users, by_case.n_users)
 
         def infer(chosen: Numbers) -> None:
-            own = by_case.select(places_of_users(by_case, chosen))
-            levels = scale.level_of(own.values)
-            machine.inputs[chosen] = machine.hidden_inputs(own, levels, scale, known)[chosen]
+            """Compute the inputs of the hidden units of some cases from their ratings."""
+            part = by_case.select(places_of_users(by_case, chosen))
+            levels = scale.level_of(part.values)
+            machine.inputs[chosen] = machine.hidden_inputs(part, levels, scale, known)[chosen]
 
-        for case in cases.tolist() if settings.offset else ():
-            ids, values = by_case.of_user(case)
-            given = ids, scale.level_of(values)
-            machine.slopes[case] = estimate_case_slope(machine, scale, *given, _damping(old))
+        if settings.offset:
+            for case in cases.tolist():
+                ids, values = by_case.of_user(case)
+                machine.slopes[case] = estimate_case_slope(
+                    machine, scale, ids, scale.level_of(values), _damping(old)
+                )
         infer(cases)
         penalty = penalty_of(float(old.penalty), by_case.n_users)
         activations = expit(machine.inputs)
@@ -185,26 +197,27 @@ class RBM(RatingAlgorithm):
 
     @property
     def _machine(self) -> tuple[Machine, Scale]:
-        """The machine with rows for the unknown, and the scores of its levels."""
-        found = self._learned(self.learned)
+        """The RBM with rows for unknown users and items, and the scores of its levels."""
+        learned = self._learned(self.learned)
         if self._completed is None:
             users, items = self._rated
-            self._completed = found.completed(*sides(self.settings, users, items))
-        return self._completed, Scale.about(found.levels, self.catalogue)
+            self._completed = learned.completed(*sides(self.settings, users, items))
+        return self._completed, Scale.about(learned.levels, self.catalogue)
 
     def _know(self, data: FitData, seen: Identities) -> None:
         super()._know(data, seen)
         self._completed = None
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:
+        """Compute the distributions of ratings (pairs,), in scores."""
         machine, scale = self._machine
         pairs = sides(self.settings, np.asarray(users), np.asarray(items))
         return machine.expect(*pairs, scale.scores), scale
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
-        """Probability of every level (pairs, levels), as the RBM predicts it.
+        """Return the probability of every level (pairs, levels), as the RBM predicts it.
 
-        Raises ConfigurationError for a continuous scale, which only the RBM itself sees in bins.
+        Raises ConfigurationError on a continuous scale: the bins of the RBM are no ratings.
         """
         self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
         return self._expect(users, items)[0].chances
@@ -227,29 +240,47 @@ class RBM(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUnit:
-        """See `RatingAlgorithm.fold`; identities say something about a user only if users are cases."""
-        settings, (machine, scale) = self.settings, self._machine
+        """See `RatingAlgorithm.fold`; identities make a difference only if users are cases."""
         items = np.asarray(items, np.int64)
-        levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
+        rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
-        s, W, b = scale.scores, machine.weights, machine.visible_biases
-        if settings.items_are_cases:  # the user is a visible unit, which is solved for
-            p, b, w = machine.activations, b[-1], W[-1]
-            if len(items):
-                penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
-                b, w = solve_visible(machine, scale, p, items, levels, penalty)
-            from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
-            return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)
-        # the user is a case, whose hidden units are inferred
-        known = known if self.conditional else known[:0]
+        levels = self._machine[1].level_of(rated)
+        if self.settings.items_are_cases:
+            return self._fold_visible(items, levels)
+        return self._fold_case(items, levels, known if self.conditional else known[:0])
+
+    # Both use the notation of the thesis (eqs 5.11 and 5.14): s are the scores of the levels, b the biases of visible
+    # units, W or w their weights, p the probabilities that hidden units are on, and x the inputs of hidden units.
+
+    def _fold_visible(self, items: Numbers, levels: npt.NDArray[np.int32]) -> FoldedUnit:
+        """Solve for the biases and weights of a new visible unit."""
+        machine, scale = self._machine
+        s, p, b, w = (
+            scale.scores,
+            machine.activations,
+            machine.visible_biases[-1],
+            machine.weights[-1],
+        )
+        if len(items):
+            penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
+            b, w = solve_visible(machine, scale, p, items, levels, penalty)
+        from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
+        return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)
+
+    def _fold_case(
+        self, items: Numbers, levels: npt.NDArray[np.int32], known: Numbers
+    ) -> FoldedUnit:
+        """Infer the hidden units of a new case."""
+        machine, scale = self._machine
+        s, W, tied = scale.scores, machine.weights, machine.weights.ndim == 2
         slope, x = float(machine.slopes[-1]), machine.inputs[-1]
-        if len(items) and settings.offset:
+        if len(items) and self.settings.offset:
             slope = estimate_case_slope(machine, scale, items, levels, _damping(machine))
         if len(items) or len(known):
-            rows = W[items] * s[levels][:, None] if W.ndim == 2 else W[items, levels]
+            rows = W[items] * s[levels][:, None] if tied else W[items, levels]
             x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
-        logits, p = b + s * np.float32(slope), expit(x)
-        logits += (W @ p)[:, None] * s if W.ndim == 2 else W @ p
+        p, logits = expit(x), machine.visible_biases + s * np.float32(slope)
+        logits += (W @ p)[:, None] * s if tied else W @ p
         return FoldedUnit(softmax(logits), scale)
 
     @property
@@ -258,11 +289,15 @@ class RBM(RatingAlgorithm):
         return self.conditional and not self.settings.items_are_cases
 
     def _sizes(self) -> dict[str, Any]:
-        visible, cases = super()._sizes().values()
-        if not self.settings.items_are_cases:
-            visible, cases = cases, visible
-        told = visible if self.conditional else 0
-        return {"visible": visible, "cases": cases, "hidden": self.settings.n_hidden, "sides": told}
+        sizes = super()._sizes()
+        visible, cases = sides(self.settings, sizes["users"], sizes["items"])
+        n_sides = visible if self.conditional else 0
+        return {
+            "visible": visible,
+            "cases": cases,
+            "hidden": self.settings.n_hidden,
+            "sides": n_sides,
+        }
 
 
 class ConditionalRBM(RBM):
@@ -301,18 +336,22 @@ class FoldedUnit(NamedTuple):
 
 
 def _expect(chances: Floats, of: Floats) -> Floats:
-    """Weighted sum of each row; unlike that of BLAS it does not depend on how many rows there are."""
+    """Sum each row with weights; unlike in BLAS, a sum does not depend on how many rows there are."""
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
 def _damping(machine: Machine) -> float:
-    return _DAMPING if machine.usual is None else float(machine.usual.of_cases)
+    """Return how many ratings at the expected value a new case begins with."""
+    return _FORMER_DAMPING if machine.usual is None else float(machine.usual.of_cases)
 
 
 def estimate_case_slope(
     machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
 ) -> float:
-    """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
+    """Estimate the slope o of a new case from the levels (n,) of visible units (n,).
+
+    As in `Cases`, but from the visible biases alone. ``damping`` ratings at the expected value count, too.
+    """
     logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
     excess = scale.scores[levels] - softmax(logits) @ scale.scores
     by = np.array([excess.sum() / (len(visible) + damping)])

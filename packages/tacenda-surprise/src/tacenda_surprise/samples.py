@@ -1,4 +1,4 @@
-"""Samples of the parameters of a factorization: their average, and what they say of a new user.
+"""Samples of the parameters of a factorization: their average, their variance, and new users.
 
 The average of the scores over samples is one product of narrow tables,
 
@@ -24,25 +24,25 @@ from tacenda_surprise.bias import alternate
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, not_empty
 from tacenda_surprise.variance import Curve, coverage_factor
 
-DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
+_DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
 
-_PRIOR_OF_WEIGHT = 16.0  # one over the variance of the weight, as it is known beforehand
-_FEW = 200  # errors of ratings left out, which count half beside the residuals
-_WHOLE = 0.97  # a weight above is as good as one
-_LEAST = 1e-3  # no factors become smaller than by this
-_BLOCK = 4096  # pairs whose samples are looked at together
+_WEIGHT_PRIOR_PRECISION = 16.0  # of the weight, whose prior mean is one
+_PRIOR_COUNT = 200  # held-out errors that the factor of the residuals counts as
+_FULL_WEIGHT = 0.97  # a larger weight is as good as one
+_MIN_SCALE = 1e-3  # of shrunk factors, whose precision must remain finite
+_PAIRS_PER_BLOCK = 4096  # whose samples are in memory at a time
 _OVERSAMPLING = 16
-_NEARLY = 1e-6  # of the average square of factors
+_RIDGE = 1e-6  # in units of the average square of the factors
 _POWER_ITERATIONS = 2
 
 
 class Samples(Arrays):
-    """Draws of users x and items q by `Gibbs`, samples first; the last column of ``width`` is the bias."""
+    """Draws of users x and items q by `Gibbs`; the last column of ``width`` is the bias."""
 
     x: Float32[Array, "samples users width", named("users")]
     q: Float32[Array, "samples items width", named("items")]
     links: Float32[Array, "samples links width"]  # of items; none without conditioning
-    mean: Float32[Array, "samples width"]  # of the users' factors beside what comes from identities
+    mean: Float32[Array, "samples width"]  # of the users' factors without the link from identities
     precision: Float32[Array, "samples width width"]  # of the same
     item_mean: Float32[Array, "samples width"]  # of the items' factors
     item_precision: Float32[Array, "samples width width"]
@@ -52,52 +52,56 @@ class Samples(Arrays):
     tau: Float32[Array, "samples", positive]  # of the links
 
     def thin(self, n: int) -> Samples:
-        """``n`` of them, evenly spaced, the last one among them."""
+        """Take ``n`` samples, evenly spaced, the last one among them."""
         total = len(self.alpha)
-        chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
+        n = min(n, total)
+        # Sample number total - 1 - floor(k total / n) for k = n - 1, ..., 0.
+        chosen = total - 1 - (np.arange(n)[::-1] * total) // n
         return self.map(lambda part: part[chosen])
 
     def center(self, usual: Floats, rated: Numbers) -> Samples:
-        """Give the items biases by which the mean user has the scores ``usual`` (items,), which all samples give.
+        """Shift the biases of items so that the mean user has the scores ``usual`` (items,), those of all samples.
 
-        Few samples are kept, and their noise in the scores of an item is about the same for every user. ``rated``
-        (users,) says which users have ratings, 1 or 0; the mean is over these.
+        Few samples are kept, and their noise in the scores of an item is about the same for every user. The mean is
+        over the users who have ratings: ``rated`` (users,) is 1 for them, else 0.
         """
         x, q = mean_row(self.x.transpose(1, 0, 2), rated), self.q.copy()
-        found = np.einsum("sd,sid->i", x[:, :-1], q[:, :, :-1]) / np.float32(len(q))
-        found += (q[:, :, -1] + x[:, -1:]).mean(axis=0)
-        q[:, :, -1] += usual - found
+        scores = np.einsum("sd,sid->i", x[:, :-1], q[:, :, :-1]) / np.float32(len(q))
+        scores += (q[:, :, -1] + x[:, -1:]).mean(axis=0)
+        q[:, :, -1] += usual - scores
         return replace(self, q=q)
 
     def expected(self, users: Numbers, items: Numbers) -> Doubles:
-        """Mean scores of pairs of known users and items (pairs,)."""
-        found = np.zeros(len(users))
+        """Average the scores of pairs of known users and items over the samples (pairs,)."""
+        mean = np.zeros(len(users))
         for x, q in zip(self.x, self.q, strict=True):
             scores = np.einsum("nd,nd->n", x[users, :-1], q[items, :-1])
-            found += (scores + x[users, -1] + q[items, -1]) / len(self.alpha)
-        return found
+            mean += (scores + x[users, -1] + q[items, -1]) / len(self.alpha)
+        return mean
 
-    def weight(self, ratings: Ratings, held_out: Ratings) -> float:
-        """The weight of the samples against `BiasOnly`, both of ``ratings``, that predicts ``held_out`` best.
+    def choose_weight(self, ratings: Ratings, held_out: Ratings) -> float:
+        """Choose the weight w, 0 to 1, with which w samples + (1 - w) `BiasOnly` predict ``held_out`` best.
 
-        Between 0 and 1. It is the least-squares weight, as if it were known to be about one beforehand.
+        Both are fitted to ``ratings``. It is the least-squares weight with a prior mean of one.
         """
         users, items = held_out.user_ids, held_out.item_ids
         alternation = alternate(ratings, ratings.mean)
         biases = ratings.mean + alternation.b[users] + alternation.c[items]
-        apart, left = self.expected(users, items) - biases, held_out.values - biases
-        known = _PRIOR_OF_WEIGHT * float(np.var(left - apart))
-        return float(np.clip((apart @ left + known) / (apart @ apart + known), 0.0, 1.0))
+        difference, residual = self.expected(users, items) - biases, held_out.values - biases
+        prior = _WEIGHT_PRIOR_PRECISION * float(np.var(residual - difference))
+        weight = (difference @ residual + prior) / (difference @ difference + prior)
+        return float(np.clip(weight, 0.0, 1.0))
 
     def shrink(self, weight: float, ratings: Ratings) -> Samples:
-        """Draw the scores towards the scores of a `BiasOnly` of ``ratings``, which have the weight ``1 - weight``.
+        """Shrink the scores towards those of a `BiasOnly` of ``ratings``, which have the weight ``1 - weight``.
 
-        The users' factors become that much smaller, with the mean, the precision and the links they are from.
+        The users' factors become smaller, and with them the mean, precision and links that they are drawn from. Items
+        keep their factors, and so ``item_mean`` and ``item_precision``: only their biases move.
         """
-        if weight > _WHOLE:
+        if weight > _FULL_WEIGHT:
             return self
         alternation = alternate(ratings, 0.0)
-        scale = np.append(np.full(self.mean.shape[1] - 1, max(weight, _LEAST)), 1.0)
+        scale = np.append(np.full(self.mean.shape[1] - 1, max(weight, _MIN_SCALE)), 1.0)
         scale = scale.astype(np.float32)
         x, q = self.x * scale, self.q.copy()
         for own, biases in ((x, alternation.b), (q, alternation.c)):
@@ -112,7 +116,7 @@ class Samples(Arrays):
         )
 
     def exchange(self) -> Samples:
-        """Samples whose users are the items of these, without identities; the noise is that of all users."""
+        """Exchange users and items, without identities; every item has the noise of all users together."""
         return replace(
             self,
             x=self.q,
@@ -127,24 +131,23 @@ class Samples(Arrays):
 
     @property
     def noises(self) -> Floats:
-        """Variance of the ratings of each user about their scores, and of an unknown one (users + 1,)."""
+        """Variance of ratings about their scores (users + 1,); the last one is that of an unknown user."""
         known = (1.0 / (self.alpha[:, None] * self.gamma)).mean(axis=0)
         return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
 
-    def average(self, rated: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
-        """The mean rows (samples, 1, width) of the users and of the items that are ``rated``, 1 or 0: see `rows`."""
-        sides = zip((self.x, self.q), rated, strict=True)
-        return tuple(  # type: ignore[return-value]
-            mean_row(side.transpose(1, 0, 2), n)[:, None] for side, n in sides
-        )
+    def mean_rows(self, rated: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
+        """Average the rows of the users and of the items that are ``rated`` (1 or 0): (samples, 1, width) each."""
+        users, items = rated
+        of_users = mean_row(self.x.transpose(1, 0, 2), users)[:, None]
+        return of_users, mean_row(self.q.transpose(1, 0, 2), items)[:, None]
 
     def variances(
         self, users: Numbers, items: Numbers, average: tuple[Floats, Floats] | None = None
     ) -> Floats:
-        """The variance of the scores of pairs over samples (pairs,).
+        """Compute the variance of the scores of pairs over the samples (pairs,).
 
-        An unknown user or item has the score of the `average`, to be given for these, and factors that are as the
-        sample has them distributed.
+        An unknown user or item has the score of the ``average`` (see `mean_rows`), and factors distributed as in each
+        sample.
         """
         found = np.empty(len(users), np.float32)
         average = average or (self.mean[:, None], self.item_mean[:, None])
@@ -152,54 +155,54 @@ class Samples(Arrays):
             second_moments(self.mean - average[0][:, 0], self.precision),
             second_moments(self.item_mean - average[1][:, 0], self.item_precision),
         )
-        for start in range(0, len(users), _BLOCK):
-            u, i = (ids[start : start + _BLOCK] for ids in (users, items))
-            x, q = rows(self.x, u, average[0]), rows(self.q, i, average[1])
+        for start in range(0, len(users), _PAIRS_PER_BLOCK):
+            u, i = (ids[start : start + _PAIRS_PER_BLOCK] for ids in (users, items))
+            x, q = take_sample_rows(self.x, u, average[0]), take_sample_rows(self.q, i, average[1])
             scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
             part = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
             # An unknown side adds E[(z . (y, 1))^2] = (y, 1)^T E[z z^T] (y, 1), z being drawn from the sample's prior.
             for ids, others, moment in ((u, q, moments[0]), (i, x, moments[1])):
-                strange = np.flatnonzero(ids < 0)
-                part[strange] += uncertainty(others[:, strange], moment)
+                unknown = np.flatnonzero(ids < 0)
+                part[unknown] += uncertainty(others[:, unknown], moment)
             both = np.einsum("skl,skl->s", moments[0][:, :-1, :-1], moments[1][:, :-1, :-1])
             part[(u < 0) & (i < 0)] += both.mean()
-            found[start : start + _BLOCK] = part
+            found[start : start + _PAIRS_PER_BLOCK] = part
         return found
 
 
-def rows(samples: Floats, ids: Numbers, unknown: Floats) -> Floats:
-    """Return rows ``ids`` (n,) of every sample (samples, n, width); -1 finds ``unknown`` (samples, 1, width)."""
-    found = samples[:, ids]
-    found[:, np.asarray(ids) < 0] = unknown
-    return found
+def take_sample_rows(samples: Floats, ids: Numbers, unknown: Floats) -> Floats:
+    """Take rows ``ids`` (n,) of every sample (samples, n, width), and ``unknown`` (samples, 1, width) for -1."""
+    taken = samples[:, ids]
+    taken[:, np.asarray(ids) < 0] = unknown
+    return taken
 
 
 def second_moments(means: Floats, precisions: Floats) -> Floats:
-    """E[z z^T] (samples, width, width) of rows from N(mean, precision^{-1}).
+    """Compute E[z z^T] (samples, width, width) of rows z drawn from N(mean, precision^{-1}).
 
     Raises ArtifactError for a precision that has no inverse.
     """
     try:
         covariances = np.linalg.inv(precisions.astype(np.float64))
     except np.linalg.LinAlgError:
-        raise ArtifactError(DAMAGED) from None
+        raise ArtifactError(_DAMAGED) from None
     return np.asarray(covariances + means[:, :, None] * means[:, None, :], np.float32)
 
 
 def uncertainty(others: Floats, moments: Floats) -> Floats:
-    """Mean square of z . (y, 1) for each row y of ``others`` (samples, rows, width), whose own bias is left out."""
-    known = others.copy()
-    known[:, :, -1] = 1.0
-    return np.asarray(np.einsum("snk,skl,snl->sn", known, moments, known).mean(axis=0))
+    """Compute the mean square of z . (y, 1) for each row y of ``others`` (samples, rows, width), without its bias."""
+    with_one = others.copy()
+    with_one[:, :, -1] = 1.0
+    return np.asarray(np.einsum("snk,skl,snl->sn", with_one, moments, with_one).mean(axis=0))
 
 
-def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
+def average_tables(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats, Floats]:
     """Find tables (users, width) and (items, width) whose product is nearly the average over the samples.
 
     The samples are X (samples, users, factors) and Q (samples, items, factors). The width is at most ``rank``;
-    where the samples side by side are no wider the product is exact. ``seed`` is that of the range finder.
+    if all samples together are no wider, the product is exact. ``seed`` is that of the range finder.
     """
-    X, Q = side_by_side(users), side_by_side(items) / np.float32(len(items))
+    X, Q = join_samples(users), join_samples(items) / np.float32(len(items))
     if X.shape[1] <= rank:
         return X, Q
     wanted = min(rank + _OVERSAMPLING, len(X), len(Q))
@@ -217,38 +220,38 @@ def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats,
     return (left @ U[:, :rank]) * roots, np.ascontiguousarray((V[:rank] * roots[:, None]).T)
 
 
-def side_by_side(samples: Floats) -> Floats:
-    """Turn (samples, rows, factors) into (rows, samples * factors)."""
+def join_samples(samples: Floats) -> Floats:
+    """Rearrange (samples, rows, factors) as (rows, samples * factors)."""
     n, rows, width = samples.shape
     return np.ascontiguousarray(samples.transpose(1, 0, 2)).reshape(rows, n * width)
 
 
-class Unit(NamedTuple):
-    """The scale of standardized ratings, and how far ratings are from their scores."""
+class RatingScale(NamedTuple):
+    """Mean and standard deviation of the ratings, and the noise of standardized ratings."""
 
     mean: float
-    unit: float
+    std: float
     noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
     curve: Curve
-    scale: tuple[float, float]  # lowest and highest rating
+    ends: tuple[float, float]  # lowest and highest rating
 
     @classmethod
-    def of(cls, catalogue: Catalogue, unit: float) -> Unit:
-        """Begin with the scale; the noise is not known yet."""
-        return cls(catalogue.mean, unit, np.empty(0, np.float32), Curve(), catalogue.scale)
+    def of(cls, catalogue: Catalogue, std: float) -> RatingScale:
+        """Make the scale without noise, which is not known yet."""
+        return cls(catalogue.mean, std, np.empty(0, np.float32), Curve(), catalogue.scale)
 
     def ratings(self, scores: Floats) -> Floats:
         """Turn standardized scores into ratings."""
-        return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
+        return np.asarray(np.float32(self.mean) + np.float32(self.std) * scores, np.float32)
 
     def deviations(self, variances: Floats, users: Numbers, scores: Floats) -> Floats:
-        """Standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
-        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.scale))
-        return np.asarray(self.unit * np.sqrt(variances + noise), np.float32)
+        """Compute standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
+        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.ends))
+        return np.asarray(self.std * np.sqrt(variances + noise), np.float32)
 
 
 class LeftOut(NamedTuple):
-    """Ratings that samples were not given: errors, the variances of their scores and their noises (ratings,)."""
+    """Standardized errors of held-out ratings, the variances of their scores and their noises (ratings,)."""
 
     errors: Doubles
     predictions: Floats  # in units of the ratings
@@ -256,53 +259,54 @@ class LeftOut(NamedTuple):
     noises: Floats
 
     @classmethod
-    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, unit: float) -> LeftOut:
-        """Of standardized ``ratings``."""
+    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, std: float) -> LeftOut:
+        """Predict standardized ``ratings``, whose standard deviation was ``std``."""
         users, items = ratings.user_ids, ratings.item_ids
-        scores = catalogue.mean + unit * samples.expected(users, items)
+        scores = catalogue.mean + std * samples.expected(users, items)
         predictions = catalogue.clip(scores.astype(np.float32))
-        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / unit
+        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / std
         return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
 
-    def factor(self, curve: Curve, factor: float) -> float:
-        """The factor on the noise, which is ``factor`` times the curve: one where errors are few."""
+    def find_noise_factor(self, curve: Curve, factor: float) -> float:
+        """Find the last factor on the noise, which is ``factor`` times the curve so far; near one for few errors."""
         noises = self.noises * factor * curve.factors(self.predictions)
-        wider = coverage_factor(self.errors / np.sqrt(self.variances + noises))
-        wider **= len(self.errors) / (len(self.errors) + _FEW)
+        of_total = coverage_factor(self.errors / np.sqrt(self.variances + noises))
+        of_total **= len(self.errors) / (len(self.errors) + _PRIOR_COUNT)
         spread, noise = float(self.variances.mean()), float(noises.mean())
-        return float(np.clip((wider * (spread + noise) - spread) / noise, 0.25, 4.0))
+        return float(np.clip((of_total * (spread + noise) - spread) / noise, 0.25, 4.0))
 
 
 def draw_row(
     samples: Samples,
-    unit: Unit,
+    scale: RatingScale,
     rated: tuple[Numbers, Floats],
     known: Numbers,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Bias and factors of a user under every sample: what is expected of them, and a draw, both (samples, width).
+    """Compute the expected bias and factors of a fitted user under every sample, and draws: (samples, width) each.
 
-    Arguments are those of `fold`; the user is one the samples were fitted to, so that all that is known counts.
+    Arguments are those of `fold`; the prior of a fitted user is not shrunk.
     """
-    nothing = np.zeros_like(samples.mean)[:, None]
-    own = fold(samples, unit, *rated, known, (nothing, nothing), lambda told, usual, n: told)
-    noise = rng.standard_normal(own.user.shape).astype(np.float32)
-    return own.user, own.user + np.einsum("skl,sk->sl", own.inverse_roots, noise)
+    zeros = np.zeros_like(samples.mean)[:, None]
+    user = fold(samples, scale, *rated, known, (zeros, zeros), lambda prior, average, n: prior)
+    noise = rng.standard_normal(user.user.shape).astype(np.float32)
+    return user.user, user.user + np.einsum("skl,sk->sl", user.inverse_roots, noise)
 
 
-def mean_scores(row: Floats, others: Floats) -> Floats:
-    """The mean over the samples of the scores (others,) of a ``row`` (samples, width) and its ``others``."""
-    found = np.zeros(others.shape[1], np.float32)
-    for own, table in zip(row, others, strict=True):
-        found += (table[:, :-1] @ own[:-1] + table[:, -1] + own[-1]) / np.float32(len(others))
-    return found
+def average_scores(row: Floats, others: Floats) -> Floats:
+    """Average the scores (others,) of a ``row`` (samples, width) and its ``others`` over the samples."""
+    mean = np.zeros(others.shape[1], np.float32)
+    for x, table in zip(row, others, strict=True):
+        mean += (table[:, :-1] @ x[:-1] + table[:, -1] + x[-1]) / np.float32(len(others))
+    return mean
 
 
-def nearest_row(others: Floats, scores: Floats) -> tuple[Floats, float]:
-    """Factors (width,) and bias of the row whose products with ``others`` (others, width) are nearest to ``scores``."""
+def find_nearest_row(others: Floats, scores: Floats) -> tuple[Floats, float]:
+    """Find factors (width,) and bias of the row whose scores with ``others`` (n, width) are nearest to ``scores``."""
     design = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
     A = (design.T @ design).astype(np.float64)
-    A += _NEARLY * np.trace(A) / len(A) * np.eye(len(A))  # where some factors are all zero
+    # The ridge makes it regular if a factor is zero in all rows.
+    A += _RIDGE * np.trace(A) / len(A) * np.eye(len(A))
     solved = np.linalg.solve(A, design.T @ scores)
     return solved[:-1].astype(np.float32), float(solved[-1])
 
@@ -318,62 +322,63 @@ class FoldedSamples(NamedTuple):
     items: Floats  # (samples, items, width)
     unknown: Floats  # (samples, 1, width), of an unknown item
     item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
-    unit: Unit
+    scale: RatingScale
 
     def _take_items(self, items: Numbers) -> Floats:
-        return rows(self.items, items, self.unknown)
+        return take_sample_rows(self.items, items, self.unknown)
 
     def _score_items(self, chosen: Floats) -> Floats:
         scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
         return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:], np.float32)
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
+        """Compute expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
+        return self.scale.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
-        """Standard deviations (items,), by the law of total variance.
+        """Compute standard deviations (items,) by the law of total variance.
 
-        The variance is that over samples, the mean of what is not known of the user under a sample,
-        |L^{-1} (q_i, 1)|^2, and the noise.
+        The variance is that over samples, plus the mean variance of the user under a sample, |L^{-1} (q_i, 1)|^2, plus
+        the noise.
         """
         chosen = self._take_items(items)
         scores = self._score_items(chosen)
         variance = scores.var(axis=0)
-        strange = np.flatnonzero(np.asarray(items) < 0)
-        everybody = np.repeat(self.user[:, None, :], len(strange), axis=1)
-        variance[strange] += uncertainty(everybody, self.item_moments)
+        unknown_items = np.flatnonzero(np.asarray(items) < 0)
+        users = np.repeat(self.user[:, None, :], len(unknown_items), axis=1)
+        variance[unknown_items] += uncertainty(users, self.item_moments)
         chosen[:, :, -1] = 1.0
         within = (np.einsum("skl,sil->sik", self.inverse_roots, chosen) ** 2).sum(axis=2)
-        predictions = self.unit.ratings(scores.mean(axis=0))
-        unknown = np.full(len(predictions), -1)
-        return self.unit.deviations(variance + within.mean(axis=0), unknown, predictions)
+        predictions = self.scale.ratings(scores.mean(axis=0))
+        unknown_user = np.full(len(predictions), -1)
+        return self.scale.deviations(variance + within.mean(axis=0), unknown_user, predictions)
 
 
 def fold(
     samples: Samples,
-    unit: Unit,
+    scale: RatingScale,
     items: Numbers,
     values: Floats,
     known: Numbers,
     average: tuple[Floats, Floats],
-    expect: Callable[[Floats, Floats, int], Floats],
+    shrink_prior: Callable[[Floats, Floats, int], Floats],
 ) -> FoldedSamples:
     """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
         A = Lambda + alpha Z^T Z,    A x = Lambda (mu + s) + alpha Z^T t,    rows of Z: (q_i, 1)
 
-    ``known`` are all items known to be rated, ascending; of no consequence without conditioning. A user of whom nothing
-    is known is the ``average`` one, and ``expect`` says how much of it remains where little is known. Raises
-    ArtifactError where A is not positive definite.
+    ``known`` are all items known to be rated, ascending; they matter only with conditioning, and are empty only for a
+    user without ratings or identities, who is the ``average`` user. ``shrink_prior(prior, average, n)`` moves the prior
+    means (samples, width) of a user with n known items towards those of the average user. Raises ArtifactError if A is
+    not positive definite.
     """
     expected = (samples.mean if len(known) else average[0][:, 0]).astype(np.float64)
     if samples.links.shape[1] and len(known):
         expected += samples.links[:, known].sum(axis=1) / np.sqrt(len(known))
-        expected = expect(expected, average[0][:, 0], len(known))
+        expected = shrink_prior(expected, average[0][:, 0], len(known))
     Z = samples.q[:, items].astype(np.float64)
-    targets = (values.astype(np.float64) - unit.mean) / unit.unit - Z[:, :, -1]
+    targets = (values.astype(np.float64) - scale.mean) / scale.std - Z[:, :, -1]
     Z[:, :, -1] = 1.0
     Z_T = Z.transpose(0, 2, 1)
     alpha = samples.alpha.astype(np.float64)[:, None, None]
@@ -383,8 +388,8 @@ def fold(
     try:
         inverse_roots = np.linalg.inv(np.linalg.cholesky(A))
     except np.linalg.LinAlgError:
-        raise ArtifactError(DAMAGED) from None
+        raise ArtifactError(_DAMAGED) from None
     user = (inverse_roots.transpose(0, 2, 1) @ (inverse_roots @ b))[:, :, 0].astype(np.float32)
     moments = second_moments(samples.item_mean - average[1][:, 0], samples.item_precision)
     roots = inverse_roots.astype(np.float32)
-    return FoldedSamples(user, roots, samples.q, average[1], moments, unit)
+    return FoldedSamples(user, roots, samples.q, average[1], moments, scale)

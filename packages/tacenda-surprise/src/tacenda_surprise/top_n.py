@@ -1,13 +1,13 @@
-"""The best items of users: what gets chosen, how lists are ranked, and how good such lists are.
+"""Top lists: a model of which items users choose, the order of lists, and the quality of lists.
 
-What gets chosen: a factorization of who has rated what, whatever the ratings (Hu, Koren and Volinsky 2008).
+The model of choices factorizes who has rated what, whatever the ratings (Hu, Koren and Volinsky 2008):
 
     minimize sum_ui c_ui (p_ui - x_u . y_i)^2 + lambda (sum_u |x_u|^2 + sum_i |y_i|^2),
     p_ui = 1 and c_ui = 1 + a if user u has rated item i, else 0 and 1,
 
-over all pairs, by alternating least squares, a few steps of conjugate gradients at a time. Given all y a user's
-factors are a ridge regression whose precision is lambda I + Y^T Y, the same for everybody, plus what the rated
-items N(u) add:
+over all pairs, by alternating least squares, a few steps of conjugate gradients at a time. Given all y, the factors of
+a user are a ridge regression whose precision is lambda I + Y^T Y, the same for all users, plus a term of the rated
+items N(u):
 
     x_u = (lambda I + Y^T Y + a sum_{i in N(u)} y_i y_i^T)^{-1} (1 + a) sum_{i in N(u)} y_i.
 
@@ -47,16 +47,19 @@ from tacenda_surprise.identities import Identities
 
 By = Literal["both", "rating", "choice"]
 
-_WIDTH, _SWEEPS, _STEPS = 64, 10, 3
-_CONFIDENCE = 1.0  # a
-#: Candidates for lambda, in units of (1 + a) times the `_noise`, and what is taken of few pairs.
-_PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
-_HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
-_LOOKS, _FEWEST_LOOKS = 8_000_000, 2_000  # scores to look at, at most, and pairs, at least
-_AT_ONCE, _ROWS = 4_000_000, 8_192  # scores in memory, and rows that are copied
+WIDTH, SWEEPS = 64, 10  # factors and sweeps of a fit
+CONFIDENCE = 1.0  # a
+_CONJUGATE_GRADIENT_STEPS = 3  # of a sweep
+#: Candidates for lambda, and lambda for few pairs, in units of (1 + a) times `_noise`.
+_PENALTIES, _PENALTY_OF_FEW_PAIRS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
+_HELD_OUT_SHARE, _MIN_HELD_OUT = 0.1, 50  # of the pairs by which lambda is chosen
+# Sweeps before the first candidate is judged, and before each later one, which starts where the one before has ended.
+_FIRST_SWEEPS, _LATER_SWEEPS = 5, 2
+_MAX_JUDGED_SCORES, _MIN_JUDGED_PAIRS = 8_000_000, 2_000
+_SCORES_PER_BLOCK, _ROWS_PER_BLOCK = 4_000_000, 8_192  # in memory at a time
 # What the most popular item has in advance, so that users of whom nothing is known get it.
-_POPULAR = 1e-3
-_LIKED = 0.25  # the power of how likely they are to like it
+_POPULARITY_WEIGHT = 1e-3
+_LIKING_POWER = 0.25  # of the probability that users like an item
 _SEED = 0
 # a and lambda of saved models that do not contain theirs
 _FORMER_CONFIDENCE, _FORMER_PENALTY = 3.0, 40.0
@@ -64,13 +67,15 @@ _FORMER_CONFIDENCE, _FORMER_PENALTY = 3.0, 40.0
 
 is_liking = Constraint(
     lambda array, sizes: (
-        None if len(array) in (2, 4) and (array[1:] > 0).all() else "holds no deviation"
+        None
+        if len(array) in (2, 4) and (array[1:] > 0).all()
+        else "must hold a mean and a positive deviation, and may hold positive a and lambda"
     )
 )
 
 
 class Choosing(Trainer):
-    """Factors of users (users, width) and items (items, width) under training; a step is a sweep through both.
+    """Training of the factors x (users, width) and y (items, width); a step is a sweep through both.
 
     ``weights`` are a and lambda.
     """
@@ -91,7 +96,7 @@ class Choosing(Trainer):
         self.seen, self._users = seen, seen.user_ids
         self.by_item = Identities.from_pairs(seen.item_ids, self._users, n_items, seen.n_users)
         self.popularity = (self.by_item.sizes / max(seen.n_users, 1)).astype(np.float32)
-        self.move_users()
+        self.improve_users()
 
     @classmethod
     def of(
@@ -103,10 +108,10 @@ class Choosing(Trainer):
         penalty: float | None,
         seed: int,
     ) -> Self:
-        """Start with this penalty; None: the one whose lists hold most of a tenth of the pairs, held out."""
+        """Start with this penalty; None: the one of `_PENALTIES` with the best lists for held-out pairs."""
         if penalty is None:
-            penalty = _USUAL_PENALTY
-            if len(seen.item_ids) * _HELD_OUT >= _FEWEST:
+            penalty = _PENALTY_OF_FEW_PAIRS
+            if len(seen.item_ids) * _HELD_OUT_SHARE >= _MIN_HELD_OUT:
                 penalty = cls._choose_penalty(seen, n_items, width, confidence, seed)
             penalty *= _noise(seen, n_items) * (1 + confidence)
         return cls(seen, n_items, width, (confidence, penalty), seed)
@@ -115,52 +120,57 @@ class Choosing(Trainer):
     def _choose_penalty(
         cls, seen: Identities, n_items: int, width: int, confidence: float, seed: int
     ) -> float:
-        """The best of `_PENALTIES`, from the weakest to the strongest, each from where the one before has ended."""
-        rng, everybody = np.random.default_rng([seed, 1]), seen.user_ids
-        out = rng.random(len(everybody)) < _HELD_OUT
-        part = Identities.from_pairs(everybody[~out], seen.item_ids[~out], seen.n_users, n_items)
-        held_out = rng.permutation(np.flatnonzero(out))[: max(_LOOKS // n_items, _FEWEST_LOOKS)]
-        pairs = everybody[held_out], seen.item_ids[held_out]
+        """Choose the best of `_PENALTIES`, judged from the weakest to the strongest."""
+        rng, user_ids = np.random.default_rng([seed, 1]), seen.user_ids
+        out = rng.random(len(user_ids)) < _HELD_OUT_SHARE
+        part = Identities.from_pairs(user_ids[~out], seen.item_ids[~out], seen.n_users, n_items)
+        held_out = rng.permutation(np.flatnonzero(out))[
+            : max(_MAX_JUDGED_SCORES // n_items, _MIN_JUDGED_PAIRS)
+        ]
+        pairs = user_ids[held_out], seen.item_ids[held_out]
         unit, gains = _noise(part, n_items) * (1 + confidence), []
         trained = cls(part, n_items, width, (confidence, _PENALTIES[0] * unit), seed)
         for k, penalty in enumerate(_PENALTIES):
             trained.weights = confidence, penalty * unit
-            for _ in range(2 if k else 5):
+            for _ in range(_LATER_SWEEPS if k else _FIRST_SWEEPS):
                 trained.sweep()
-            gains.append(trained._gain(*pairs))
+            gains.append(trained._discounted_gain(*pairs))
         return _PENALTIES[int(np.argmax(gains))]
 
-    def _gain(self, users: Numbers, items: Numbers) -> float:
-        """Mean of 1 / log2(place + 1) over the places of pairs that are left out, in lists of all other items."""
-        total, block = 0.0, max(_AT_ONCE // len(self.y), 1)
+    def _discounted_gain(self, users: Numbers, items: Numbers) -> float:
+        """Average 1 / log2(place + 1) over the places of held-out pairs, in lists of all items not in the fit."""
+        total, block = 0.0, max(_SCORES_PER_BLOCK // len(self.y), 1)
         for start in range(0, len(users), block):
             u, i = users[start : start + block], items[start : start + block]
-            scores = self.x[u] @ self.y.T + np.float32(_POPULAR) * self.popularity
+            scores = self.x[u] @ self.y.T + np.float32(_POPULARITY_WEIGHT) * self.popularity
             rows, sizes = np.arange(len(u)), self.seen.sizes[u]
             ends = np.cumsum(sizes)
-            own = np.repeat(self.seen.offsets[u] - ends + sizes, sizes) + np.arange(ends[-1])
-            wanted = scores[rows, i][:, None]
-            scores[np.repeat(rows, sizes), self.seen.item_ids[own]] = -np.inf
-            total += float((1 / np.log2((scores > wanted).sum(axis=1) + 2)).sum())
+            places = np.repeat(self.seen.offsets[u] - ends + sizes, sizes) + np.arange(ends[-1])
+            held_out_scores = scores[rows, i][:, None]
+            scores[np.repeat(rows, sizes), self.seen.item_ids[places]] = -np.inf
+            total += float((1 / np.log2((scores > held_out_scores).sum(axis=1) + 2)).sum())
         return total / max(len(users), 1)
 
-    def move_users(self) -> None:
-        """Bring every user nearer to where the items are best for them."""
-        self._move(self.x, self.seen, self.y)
+    def improve_users(self) -> None:
+        """Take a few steps towards the best factors of every user, given the items."""
+        self._improve(self.x, self.seen, self.y)
 
     def sweep(self) -> None:
-        """Bring every item, then every user, nearer to where the other side is best for them."""
-        self._move(self.y, self.by_item, self.x)
-        self.move_users()
+        """Take a few steps towards the best factors of every item, then of every user."""
+        self._improve(self.y, self.by_item, self.x)
+        self.improve_users()
 
-    def _move(self, own: Floats, chosen: Identities, others: Floats) -> None:
+    def _improve(self, own: Floats, chosen: Identities, others: Floats) -> None:
+        """Take a few steps towards the best rows of ``own``, in place, given ``others`` and who has ``chosen`` what."""
         confidence = self.weights[0]
-        precision = precision_of(others, self.weights[1]).astype(np.float32)
-        for start in range(0, len(own), _ROWS):  # without a second table
-            part = own[start : start + _ROWS]
+        precision = compute_precision(others, self.weights[1]).astype(np.float32)
+        for start in range(0, len(own), _ROWS_PER_BLOCK):  # blocks need no second table
+            part = own[start : start + _ROWS_PER_BLOCK]
             ends = chosen.offsets[start : start + len(part) + 1]
             ids = chosen.item_ids[ends[0] : ends[-1]]
-            part[:] = choice_steps(ends - ends[0], ids, others, part, precision, confidence, _STEPS)
+            part[:] = choice_steps(
+                ends - ends[0], ids, others, part, precision, confidence, _CONJUGATE_GRADIENT_STEPS
+            )
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         self.sweep()
@@ -168,41 +178,41 @@ class Choosing(Trainer):
 
     def _loss(self) -> float:
         (a, penalty), x, y = self.weights, self.x, self.y
-        nothing = np.zeros(len(x), np.float32), np.zeros(len(y), np.float32)
-        scores = rating_scores(self._users, self.seen.item_ids, x, y, *nothing, 0.0).astype(float)
-        # The squares of all scores, from the products of the factors, and what is different of the pairs chosen.
-        of_users, of_items = (side.T.astype(np.float64) @ side for side in (x, y))
-        chosen = (1 + a) * (1 - scores) ** 2 - scores**2
-        every = float((of_users * of_items).sum())
-        return every + float(chosen.sum()) + penalty * float(of_users.trace() + of_items.trace())
+        b, c = np.zeros(len(x), np.float32), np.zeros(len(y), np.float32)
+        scores = rating_scores(self._users, self.seen.item_ids, x, y, b, c, 0.0).astype(float)
+        # The squares of all scores are products of X^T X and Y^T Y; the chosen pairs differ from the rest.
+        x_products, y_products = (side.T.astype(np.float64) @ side for side in (x, y))
+        of_all = float((x_products * y_products).sum())
+        of_chosen = float(((1 + a) * (1 - scores) ** 2 - scores**2).sum())
+        return of_all + of_chosen + penalty * float(x_products.trace() + y_products.trace())
 
 
 def _noise(seen: Identities, n_items: int) -> float:
-    """The length of a block of pairs that are drawn by chance: n_u^{1/2} + n_i^{1/2}, on average over the pairs."""
-    sides = seen.sizes, np.bincount(seen.item_ids, minlength=n_items)
-    return sum(float((n**1.5).sum()) for n in sides) / max(len(seen.item_ids), 1)
+    """Return n_u^{1/2} + n_i^{1/2}, on average over the pairs: the singular value of a block of random pairs."""
+    counts = seen.sizes, np.bincount(seen.item_ids, minlength=n_items)
+    return sum(float((n**1.5).sum()) for n in counts) / max(len(seen.item_ids), 1)
 
 
 class ImplicitFactors(Arrays):
-    """Factors x of users and y of items, and what ratings are compared with."""
+    """Factors x of users and y of items, and the mean and deviation that ratings are compared with."""
 
     x: Float32[Array, "users width", named("users")]
     y: Float32[Array, "items width", named("items")]
-    popularity: Float32[Array, "items"]  # of all users the part that has rated the item
-    #: m and s; a and lambda, which older models do not say
+    popularity: Float32[Array, "items"]  # share of the users who have rated the item
+    #: m, s, and except in older models a and lambda
     liking: Float32[Array, "numbers", is_liking]
 
     @classmethod
     def of(cls, ratings: Ratings, seen: Identities) -> Self:
         """Fit to ``seen`` (who has rated what), which includes ``ratings``."""
-        trained = Choosing.of(seen, ratings.n_items, _WIDTH, _CONFIDENCE, None, _SEED)
-        for _ in range(_SWEEPS):
+        trained = Choosing.of(seen, ratings.n_items, WIDTH, CONFIDENCE, None, _SEED)
+        for _ in range(SWEEPS):
             trained.sweep()
         return cls.from_trained(trained, ratings)
 
     @classmethod
     def from_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
-        """Take over factors, which belong to those who have given ``ratings``."""
+        """Make the model from trained factors and the ``ratings`` of the same users and items."""
         liking = ratings.mean if len(ratings) else 0.0, rating_std(ratings)
         return cls(
             trained.x, trained.y, trained.popularity,
@@ -211,17 +221,17 @@ class ImplicitFactors(Arrays):
 
     @property
     def biases(self) -> Floats:
-        """The part of the scores of items (items,) that popularity adds."""
-        return np.asarray(_POPULAR * self.popularity, np.float32)
+        """What popularity adds to the scores of items (items,)."""
+        return np.asarray(_POPULARITY_WEIGHT * self.popularity, np.float32)
 
     def of_new_user(self, items: Numbers) -> Floats:
-        """Factors (1, width) of a user who has rated ``items``."""
+        """Solve for the factors (1, width) of a user who has rated ``items``."""
         return self.solve(items, self.y, self._precision)[None]
 
     @cached_property
     def _precision(self) -> Doubles:
-        """The precision that all users share."""
-        return precision_of(self.y, self.penalty)
+        """The term lambda I + Y^T Y of the precision, which all users share."""
+        return compute_precision(self.y, self.penalty)
 
     @property
     def confidence(self) -> float:
@@ -234,18 +244,18 @@ class ImplicitFactors(Arrays):
         return float(self.liking[3]) if len(self.liking) > 2 else _FORMER_PENALTY
 
     def solve(self, ids: Numbers, others: Floats, precision: Doubles | None = None) -> Floats:
-        """Factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
+        """Solve for the factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
         confidence = self.confidence
         targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
         row = Targets(np.array([0, len(ids)]), np.asarray(ids, np.int32), targets)
-        nothing = np.zeros(others.shape[1], np.float32)
+        prior_mean = np.zeros(others.shape[1], np.float32)
         if precision is None:
-            precision = precision_of(others, self.penalty)
-        found: Floats = rating_solves(row, others, nothing, precision, confidence).means[0]
-        return found
+            precision = compute_precision(others, self.penalty)
+        factors: Floats = rating_solves(row, others, prior_mean, precision, confidence).means[0]
+        return factors
 
     def solve_touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
-        """Solve for some ``users``, then some ``items``, all others staying; ``seen`` is who has now rated what."""
+        """Solve for some ``users``, then some ``items``; all others stay. ``seen`` is who has rated what by now."""
         x, y = lengthen(self.x, seen.n_users), lengthen(self.y, n_items)
         for user in np.unique(users).tolist():
             x[user] = self.solve(seen.of_user(user), y)
@@ -257,23 +267,25 @@ class ImplicitFactors(Arrays):
 
     def scores(self, x: Floats) -> Floats:
         """Score how likely users with factors ``x`` are to choose each item (users, items), at least 0."""
-        found = np.maximum(x @ self.y.T, 0.0)
-        found += self.biases
-        return np.asarray(found)
+        scores = np.maximum(x @ self.y.T, 0.0)
+        scores += self.biases
+        return np.asarray(scores)
 
     def combine(self, x: Floats, ratings: Floats) -> Floats:
         """Score items for lists by both (users, items), given the predicted ``ratings`` (users, items)."""
-        mean, size = self.liking[:2].tolist()
-        return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
+        mean, std = self.liking[:2].tolist()
+        return np.asarray(
+            self.scores(x) * ndtr((ratings - mean) / std) ** _LIKING_POWER, np.float32
+        )
 
 
-def precision_of(others: Floats, penalty: float) -> Doubles:
-    """Lambda I + Y^T Y (width, width), what all rows of one side have in common."""
-    found = penalty * np.eye(others.shape[1])
-    for start in range(0, len(others), _ROWS):  # in float64, without a second table
-        part = others[start : start + _ROWS].astype(np.float64)
-        found += part.T @ part
-    return np.asarray(found)
+def compute_precision(others: Floats, penalty: float) -> Doubles:
+    """Compute lambda I + Y^T Y (width, width), which all rows of one side share."""
+    precision = penalty * np.eye(others.shape[1])
+    for start in range(0, len(others), _ROWS_PER_BLOCK):  # in float64; blocks need no second table
+        part = others[start : start + _ROWS_PER_BLOCK].astype(np.float64)
+        precision += part.T @ part
+    return np.asarray(precision)
 
 
 class Ranked(NamedTuple):
@@ -300,7 +312,7 @@ class Lists(NamedTuple):
     def of(
         cls, factors: ImplicitFactors | None, by: By, hidden: npt.NDArray[np.bool_] | None = None
     ) -> Lists:
-        """Lists without the ``hidden`` items (items,).
+        """Make the order of lists, which leave out the ``hidden`` items (items,).
 
         Raises ConfigurationError if ``by`` is something else, or there are no ``factors`` to rank by.
         """
@@ -314,25 +326,28 @@ class Lists(NamedTuple):
         return cls(None if by == "rating" else factors, by, shown)
 
     def longest(self, n: int, n_items: int) -> int:
-        """How long a list of ``n`` of the ``n_items`` can become."""
+        """Return how long a list of ``n`` of the ``n_items`` can become."""
         return min(n, n_items if self.shown is None else len(self.shown))
 
     def best(
         self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """Numbers and expected ratings of the ``n`` best items of a user whose ratings are ``ratings`` (items,)."""
+        """Choose the ``n`` best items of a user whose expected ratings are ``ratings`` (items,).
+
+        Returns their numbers and expected ratings, best first; ``x`` (width,) are the user's factors.
+        """
         values = self.values(ratings[None, :], None if x is None else x[None, :])[0]
-        found = self.choose(values, n, seen)
-        return found, ratings[found]
+        items = self.choose(values, n, seen)
+        return items, ratings[items]
 
     def values(self, ratings: Floats, x: Floats | None) -> Floats:
-        """The values that rank the items of a block of users (users, items)."""
+        """Compute the values that rank the items of a block of users (users, items)."""
         if self.factors is None or x is None:
             return ratings
         return self.factors.scores(x) if self.by == "choice" else self.factors.combine(x, ratings)
 
     def choose(self, values: Floats, n: int, seen: Numbers | None) -> npt.NDArray[np.int64]:
-        """Numbers of the ``n`` items with the highest ``values`` (items,) for somebody who has ``seen`` some."""
+        """Return the numbers of the ``n`` items with the highest ``values`` (items,), without those ``seen``."""
         if self.shown is None:
             return top(values, n, seen)[0]
         places = None if seen is None else np.flatnonzero(np.isin(self.shown, seen))
@@ -340,27 +355,27 @@ class Lists(NamedTuple):
 
 
 def check_length(n: int) -> None:
-    """Raise ConfigurationError for a length of lists that is no whole number of at least 1."""
+    """Raise ConfigurationError for a length of lists that is not a whole number of at least 1."""
     if not isinstance(n, int | np.integer) or n < 1:
         raise ConfigurationError(
-            f"n is {n!r}; ask for at least one item, and a whole number of them"
+            f"n is {n!r}; give the number of items of a list, a whole number of at least 1"
         )
 
 
 def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Numbers and scores of the ``n`` best items but the ``hidden`` ones, best first."""
+    """Return numbers and scores of the ``n`` best items, best first, without the ``hidden`` ones."""
     check_length(n)
     values = scores.copy()
     if hidden is not None:
         values[hidden] = -np.inf
-    left = len(values) - (0 if hidden is None else len(np.unique(hidden)))
-    n = min(n, left)
-    # Only the n best are sorted: all above the n-th best value, and as many of those that tie with it as have room.
+    n_hidden = 0 if hidden is None else len(np.unique(hidden))
+    n = min(n, len(values) - n_hidden)
+    # Sort only the n best: all above the n-th best value, and those that tie with it while there is room.
     candidates = np.arange(n)
     if 0 < n < len(values):
         border = -np.partition(-values, n - 1)[n - 1]
         certain = np.flatnonzero(values > border)
-        ties = np.flatnonzero(values == border)[: n - len(certain)]  # by number, not by chance
+        ties = np.flatnonzero(values == border)[: n - len(certain)]  # lower numbers first
         candidates = np.concatenate([certain, ties])
     order = candidates[np.lexsort((candidates, -values[candidates]))]
     return order, values[order]
@@ -378,10 +393,10 @@ def name_items(
 
 
 class TopLists(Mapping[Any, list[tuple[Any, float]]]):
-    """The lists of users by raw id: (raw item id, estimate), best first.
+    """Lists of users by raw id: (raw item id, estimate), best first.
 
-    A list is made when it is asked for. Kept are numbers of items and estimates, 8 bytes a place, as lists of Python
-    objects would take more memory than the model.
+    A list is made when it is looked up. Item numbers and estimates take 8 bytes for each place; lists of Python objects
+    would take more memory than the model.
     """
 
     def __init__(self, uids: Iterable[Any], raw: Sequence[Any], longest: int) -> None:
@@ -415,14 +430,14 @@ class TopLists(Mapping[Any, list[tuple[Any, float]]]):
 
 
 def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
-    """The quality of lists of the items with the most ratings, what users have rated left out."""
+    """Judge lists of the items with the most ratings, without what users have rated."""
     counts = train.item_counts.astype(np.float32)
     ranked = (Ranked(u, *top(counts, n, train.of_user(u)[0])) for u in users.tolist())
     return quality(ranked, held_out, n)
 
 
 class Quality(NamedTuple):
-    """Means over the users who have items held out.
+    """Quality of lists: means over the users who have items held out.
 
     With h_k = 1 if the item in place k of the list was held out, m items held out and n places: ``hit_rate`` is how
     often any h_k is 1, ``recall`` sum_k h_k / m, ``ndcg`` sum_k h_k / log2(k + 1) over what it is at best, and

@@ -25,7 +25,7 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.samples import Samples, average, fold, side_by_side
+from tacenda_surprise.samples import Samples, average_tables, fold, join_samples
 
 
 def test_wishart_draws_have_its_moments():
@@ -163,7 +163,7 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
-    noise = model._unit.unit * np.sqrt(np.mean(1 / model.learned.samples.alpha))
+    noise = model._scale.std * np.sqrt(np.mean(1 / model.learned.samples.alpha))
     assert noise == pytest.approx(0.6, rel=0.05)
     sizes = np.diff(train.user_offsets)[test.user_ids]
     few, many = np.quantile(sizes, [0.2, 0.8])
@@ -211,9 +211,11 @@ def test_what_is_known_of_a_new_user_counts_by_the_root_of_how_much_it_is(foldin
     samples = folding[1][ConditionalBayesianPMF].learned.samples
     link = np.linspace(-1, 1, samples.links[0, 0].size, dtype=np.float32)
     samples = replace(samples, links=np.broadcast_to(link, samples.links.shape).copy())
-    average = samples.average((np.ones(samples.x.shape[1], int), np.ones(samples.q.shape[1], int)))
+    average = samples.mean_rows(
+        (np.ones(samples.x.shape[1], int), np.ones(samples.q.shape[1], int))
+    )
     known, nothing = np.arange(n), np.zeros(0, np.int64)
-    unit = folding[1][ConditionalBayesianPMF]._unit
+    unit = folding[1][ConditionalBayesianPMF]._scale
     found = fold(samples, unit, nothing, nothing, known, average, lambda expected, *_: expected)
     np.testing.assert_allclose(found.user, samples.mean + np.sqrt(n) * link, atol=1e-3)
 
@@ -258,7 +260,7 @@ def chained(parts):
 
 def test_samples_that_predict_better_than_biases_have_all_the_weight(chained):
     standard, held_out, samples = chained
-    assert samples.weight(standard, held_out) > 0.95
+    assert samples.choose_weight(standard, held_out) > 0.95
 
 
 def test_samples_whose_factors_are_noise_have_little_weight(chained):
@@ -304,10 +306,10 @@ def test_an_average_that_is_narrow_enough_is_exact(some_samples):
     users, items = some_samples
     expected = np.einsum("sud,sid->ui", users, items) / 30
     for rank in (120, 500):
-        x, q = average(users, items, rank, 0)
+        x, q = average_tables(users, items, rank, 0)
         assert x.shape[1] == q.shape[1] == 120
         np.testing.assert_allclose(x @ q.T, expected, atol=1e-4)
-    x, q = average(users, items, 50, 0)
+    x, q = average_tables(users, items, 50, 0)
     np.testing.assert_allclose(x @ q.T, expected, atol=1e-3)
 
 
@@ -315,7 +317,7 @@ def test_an_average_that_is_narrow_enough_is_exact(some_samples):
 def test_an_average_of_a_given_rank_is_nearly_the_best_one(some_samples, rank):
     users, items = some_samples
     expected = (np.einsum("sud,sid->ui", users, items) / 30).astype(np.float64)
-    x, q = average(users, items, rank, 0)
+    x, q = average_tables(users, items, rank, 0)
     assert x.shape == (80, rank)
     assert q.shape == (50, rank)
     assert x.dtype == q.dtype == np.float32
@@ -325,7 +327,7 @@ def test_an_average_of_a_given_rank_is_nearly_the_best_one(some_samples, rank):
 
 def test_samples_side_by_side_keep_their_rows():
     samples = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    np.testing.assert_array_equal(side_by_side(samples)[1], [4, 5, 6, 7, 16, 17, 18, 19])
+    np.testing.assert_array_equal(join_samples(samples)[1], [4, 5, 6, 7, 16, 17, 18, 19])
 
 
 @pytest.mark.parametrize(
