@@ -100,8 +100,8 @@ def test_rounds_are_smaller_where_users_share_what_they_rate():
     alike = Ratings.from_arrays(users, items, values)
     known = Identities.of(alike)
     assert of_factors.overlap(known, alike.n_items) == 1
-    few = len(of_factors.make_rounds(alike, None, 0, "cpu"))
-    assert len(of_factors.make_rounds(alike, known, 0, "cpu")) > 2 * few
+    few = len(of_factors.share_among_rounds(alike, None, 0, "cpu"))
+    assert len(of_factors.share_among_rounds(alike, known, 0, "cpu")) > 2 * few
     with stand_in():
         fitted = ConditionalPMF(**FACTORS, random_state=0).fit(alike)
     assert fitted.history.epoch_losses[-1] < fitted.history.epoch_losses[0]
@@ -111,7 +111,7 @@ def test_rounds_are_smaller_where_users_share_what_they_rate():
 def test_every_rating_is_visited_once_from_either_side(parts, conditional):
     train, _ = parts
     known = Identities.of(train) if conditional else None
-    found = of_factors.make_rounds(train, known, 3, "cpu")
+    found = of_factors.share_among_rounds(train, known, 3, "cpu")
     seen = {"users": [], "items": []}
     for part in found:
         users = np.repeat(part.users, np.diff(part.by_user.offsets))

@@ -243,7 +243,7 @@ def test_lists_are_made_for_as_many_users_at_a_time_as_their_scores_may_take(pai
         return score(self, users)
 
     monkeypatch.setattr(type(model), "score_users", watched)
-    monkeypatch.setattr("tacenda_surprise.algorithm._SCORES", 200)
+    monkeypatch.setattr("tacenda_surprise.algorithm._SCORES_PER_BLOCK", 200)
     found = model.top_n(3)
     assert max(asked) <= 200
     assert sum(asked) == len(model.catalogue.users) * len(model.catalogue.items)

@@ -11,7 +11,7 @@ from tacenda.errors import TacendaWarning
 from tacenda_surprise import RBM, BiasOnly
 from tacenda_surprise.catalogue import possible_levels
 from tacenda_surprise.testing import make_dataset, small_dataset
-from tacenda_surprise.variance import nearest
+from tacenda_surprise.variance import fit_level_probabilities
 
 STARS = np.arange(1, 6, dtype=np.float32)
 COUNTS = np.array([3, 0, 8, 20, 90], np.float32)
@@ -30,7 +30,7 @@ def test_mean_and_deviation_are_those_predicted(levels):
     means = np.linspace(levels[0] + 0.2 * width, levels[-1] - 0.2 * width, 20).astype(np.float32)
     deviations = np.linspace(0.2 * width, 0.35 * width, 20).astype(np.float32)
     counts = np.linspace(50, 1, len(levels)).astype(np.float32)
-    found = nearest(means, deviations, levels, counts)
+    found = fit_level_probabilities(means, deviations, levels, counts)
     got = moments(found, levels)
     assert_allclose(got[0], means, atol=1e-4 * width)
     assert_allclose(got[1], deviations, atol=1e-3 * width)
@@ -52,14 +52,14 @@ def test_no_other_distribution_with_these_moments_is_nearer_to_the_histogram(mea
         constraints=constraints,
         options={"ftol": 1e-12, "maxiter": 500},
     )
-    found = nearest(np.float32([mean]), np.float32([deviation]), STARS, COUNTS)
+    found = fit_level_probabilities(np.float32([mean]), np.float32([deviation]), STARS, COUNTS)
     assert_allclose(found[0], best.x, atol=2e-3)
 
 
 def test_the_histogram_is_its_own_nearest():
     usual = (COUNTS + 1.0) / (COUNTS + 1.0).sum()
     mean, deviation = (np.float32([part]) for part in moments(usual, STARS))
-    assert_allclose(nearest(mean, deviation, STARS, COUNTS)[0], usual, atol=1e-4)
+    assert_allclose(fit_level_probabilities(mean, deviation, STARS, COUNTS)[0], usual, atol=1e-4)
 
 
 @given(
@@ -68,7 +68,9 @@ def test_the_histogram_is_its_own_nearest():
     st.lists(st.integers(0, 10**6), min_size=5, max_size=5),
 )
 def test_whatever_is_asked_for_is_answered_with_probabilities(mean, deviation, counts):
-    found = nearest(np.float32([mean]), np.float32([deviation]), STARS, np.float32(counts))
+    found = fit_level_probabilities(
+        np.float32([mean]), np.float32([deviation]), STARS, np.float32(counts)
+    )
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(1, abs=1e-5)
     assert abs(found[0] @ STARS - mean) < 0.1
@@ -77,15 +79,17 @@ def test_whatever_is_asked_for_is_answered_with_probabilities(mean, deviation, c
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_level_and_two(n):
     levels = np.arange(n, dtype=np.float32)
-    found = nearest(np.float32([0.25 * (n - 1)]), np.float32([0.3]), levels, np.ones(n, np.float32))
+    found = fit_level_probabilities(
+        np.float32([0.25 * (n - 1)]), np.float32([0.3]), levels, np.ones(n, np.float32)
+    )
     assert_allclose(found, [[1.0]] if n == 1 else [[0.75, 0.25]])
 
 
 def test_a_pair_does_not_depend_on_the_others():
     means, deviations = np.float32([2.0, 4.9, 3.0]), np.float32([0.7, 0.1, 2.5])
-    together = nearest(means, deviations, STARS, COUNTS)
+    together = fit_level_probabilities(means, deviations, STARS, COUNTS)
     for at in range(3):
-        alone = nearest(means[at : at + 1], deviations[at : at + 1], STARS, COUNTS)
+        alone = fit_level_probabilities(means[at : at + 1], deviations[at : at + 1], STARS, COUNTS)
         assert_allclose(alone[0], together[at], atol=1e-6)
 
 

@@ -1,7 +1,6 @@
-"""`RatingAlgorithm`: a rating model that is a Surprise algorithm, with everything AlgoBase promises and more.
+"""`RatingAlgorithm`: a rating model as a Surprise algorithm, with the methods of AlgoBase and more.
 
-A subclass holds the mathematics. There users and items are numbers, and -1 is one that it does not know; here they
-are raw ids.
+A subclass holds the mathematics, in which users and items are numbers, and -1 is an unknown one. Here they are raw ids.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ from tacenda_surprise.raw_ids import (
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
 from tacenda_surprise.trainsets import FitData, SideInfo, Touched, interactions_of
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
-from tacenda_surprise.variance import PredictiveVariance, nearest
+from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
-_UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
-_SCORES = 2_000_000  # in memory at a time
-_USUAL_ITEMS = 5.0
+_UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
+_SCORES_PER_BLOCK = 2_000_000  # in memory at a time
+_PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,7 +357,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         levels = self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
         scores = self.catalogue.clip(self.score_pairs(users, items))
-        return nearest(scores, self.deviations(users, items), levels, self.catalogue.counts)
+        return fit_level_probabilities(
+            scores, self.deviations(users, items), levels, self.catalogue.counts
+        )
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -375,13 +376,15 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Whether `fold` conditions on identities."""
         return self.conditional
 
-    def _temper(self, told: npt.NDArray[Any], usual: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
-        """Return what is expected of a new user, where ``n`` identities say ``told`` and everybody is like ``usual``.
+    def _temper(
+        self, prior: npt.NDArray[Any], average: npt.NDArray[Any], n: int
+    ) -> npt.NDArray[Any]:
+        """Shrink the ``prior`` mean of a new user with ``n`` identities towards that of the ``average`` user.
 
-        Models are fitted to users of whom more is known, and would believe one or two identities too much.
+        Models are fitted to users of whom more is known, and would trust one or two identities too much.
         """
         share = n / max(n + self._usual_items, 1)
-        return np.asarray(share * told + (1 - share) * usual)
+        return np.asarray(share * prior + (1 - share) * average)
 
     def _join_identities(
         self, ratings: Ratings, identities: Identities | None
@@ -454,7 +457,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
-        fitted._usual_items = _USUAL_ITEMS if self.conditional else 0.0
+        fitted._usual_items = _PRIOR_ITEMS if self.conditional else 0.0
         run = FitRun(checkpoints, resume, self._callbacks(callbacks), type(self).__name__)
         try:
             fitted._fit(run, data.ratings, data.identities)
@@ -463,7 +466,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             error.advice = f"give a lower {rates[0] if rates else 'learning rate'}"
             if isinstance(trainset, Ratings):
                 raise
-            # A search goes on, and takes other settings for better.
+            # A parameter search goes on, and prefers other settings.
             warnings.warn(
                 f"{type(self).__name__} diverged: the {error.what} is {error.value}. It predicts the mean of all "
                 f"ratings; {error.advice}",
@@ -514,11 +517,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return self
 
     def _read(self, data: Any, scale: tuple[float, float] | None = None) -> FitData:
-        """Read what it is fitted to; ``scale`` is for ratings that have none."""
+        """Read training data; ``scale`` is for ratings that have none."""
         return FitData.of(data, scale=scale) if self.takes_ratings else interactions_of(data)
 
     def _adopt_further(self, fitted: Self) -> None:
-        """Become what was fitted to further ratings; who was folded in stays so unless they have ratings now."""
+        """Take over a copy fitted to further ratings; users folded in stay so unless they have ratings now."""
         folded_in = [user.given for user in self._new_users.values()]
         self._adopt(fitted)
         for given in folded_in:
@@ -550,7 +553,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return (EpochPrinter(), *callbacks) if verbose else callbacks
 
     def _adopt(self, fitted: Self) -> None:
-        """Become what was fitted, all at once: an interrupted fit leaves the algorithm as it was."""
+        """Take over a fitted copy all at once, so that an interrupted fit leaves the algorithm as it was."""
         data = fitted._data
         assert data is not None
         if fitted.fitted_on is self.fitted_on or not fitted.fitted_on:
@@ -560,7 +563,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self.__dict__.update(fitted.__dict__)
 
     def _know(self, data: FitData, seen: Identities) -> None:
-        """Take over what the model was fitted to, and forget what followed from the ratings before."""
+        """Set what the model was fitted to, and forget what was derived from earlier ratings."""
         self._data, self._users, self._items, self._seen = data, data.users, data.items, seen
         rest = list(data.users.items())[data.n_users :]
         self._unrated_users = {str(raw): number for raw, number in rest}
@@ -688,7 +691,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def predict_density(
         self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
     ) -> Doubles:
-        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal around the score, not clipped.
+        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the score, not clipped.
 
         Use this on a continuous scale, where no single rating has a probability.
         """
@@ -976,14 +979,14 @@ def best_items(
     seen: Identities | None,
     lists: Lists | None = None,
 ) -> Iterator[Ranked]:
-    """The ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked as ``lists`` says.
+    """Find the ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked by ``lists``.
 
     Without ``lists`` the highest ratings come first. Ties go to the lower number. Fewer than ``n`` come where
     fewer are left.
     """
     lists = Lists() if lists is None else lists
     n_items = len(model.catalogue.items)
-    block = max(1, _SCORES // max(n_items, 1))
+    block = max(1, _SCORES_PER_BLOCK // max(n_items, 1))
     for start in range(0, len(users), block):
         part = users[start : start + block]
         ratings = _check(model, "score_users", model.score_users(part), len(part), n_items)
@@ -1043,7 +1046,7 @@ class EpochPrinter(Callback):
 
 
 def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArray[Any]:
-    """Return ``found``, which ``method`` of a model that may be anybody's gave, if it is floats of this ``shape``.
+    """Return ``found``, the result of ``method`` of a model that may be third-party, if it is floats of this ``shape``.
 
     Raises PluginError, which names the model and both shapes.
     """
@@ -1070,9 +1073,9 @@ def _explain_impossible(user: int, item: int) -> str:
 def _no_collection() -> Iterator[None]:
     """Hold back the cyclic garbage collector while many objects are made that all stay.
 
-    It would walk through all of Surprise's tuples again and again while a list of predictions grows: three
-    quarters of the time of ``test``. What is there at the end counts as old, for the same reason: freezing and
-    unfreezing moves it there without a look at it.
+    It would scan all of Surprise's tuples again and again while a list of predictions grows, which takes three
+    quarters of the time of ``test``. Freezing and unfreezing at the end moves the new objects to the oldest generation
+    without scanning them.
     """
     enabled = gc.isenabled()
     gc.disable()

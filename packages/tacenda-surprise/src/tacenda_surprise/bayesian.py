@@ -41,7 +41,7 @@ from tacenda_surprise.catalogue import (
     standardize,
 )
 from tacenda_surprise.gibbs import (
-    LESS,
+    MEMORY_ADVICE,
     BayesianPMFSettings,
     ConditionalBayesianPMFSettings,
     Gibbs,
@@ -67,12 +67,12 @@ from tacenda_surprise.trainsets import FitData, Touched, places_of_items, users_
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
-_ERRORS = 20_000  # residuals that the noise is compared with
-_DRAWS = 4  # samples they are taken from
-_KEPT = 40  # samples, evenly spaced, that are kept for deviations and for users folded in
-_RANK = 128  # to which the average over all samples is brought: a hundredth of a star from exact
-_HELD_OUT = 0.05  # of the ratings, while the chain burns in
-_LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
+_MAX_RESIDUALS = 20_000  # of each sample that the noise is estimated from
+_RESIDUAL_SAMPLES = 4
+_KEPT_SAMPLES = 40  # evenly spaced, for deviations and for users folded in
+_RANK = 128  # of the average over all samples, which is then a hundredth of a star from exact
+_HELD_OUT_SHARE = 0.05  # of the ratings, while the chain burns in
+_MIN_BURN_IN, _MIN_RATINGS = 16, 400  # with fewer the weight is not estimated
 
 
 class Average(Arrays):
@@ -85,7 +85,7 @@ class Average(Arrays):
 
 
 class Chain(Arrays):
-    """The samples that are kept of a fit, their average, and the noise of the ratings."""
+    """The kept samples of a fit, the average over all, and the noise of the ratings."""
 
     samples: Samples
     average: Average
@@ -125,9 +125,9 @@ class BayesianPMF(RatingAlgorithm):
         device = find_device(settings, width, ratings, known)
         start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
         weight, number = 1.0, 0
-        with devices.out_of_memory(settings, LESS):
-            if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
-                part, held_out = split(standard, _HELD_OUT, seed=seed)
+        with devices.out_of_memory(settings, MEMORY_ADVICE):
+            if burn_in >= _MIN_BURN_IN and len(ratings) >= _MIN_RATINGS:
+                part, held_out = split(standard, _HELD_OUT_SHARE, seed=seed)
                 lasting = burn_in // 2, burn_in - burn_in // 2
                 known_of_part = self._join_identities(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
@@ -174,7 +174,7 @@ class BayesianPMF(RatingAlgorithm):
         lasting = burn_in // 4, n if epochs is None else epochs
         device = find_device(settings, width, ratings, known)
         n_chains = int(before.chains) + 1
-        with devices.out_of_memory(settings, LESS):
+        with devices.out_of_memory(settings, MEMORY_ADVICE):
             chain = Gibbs(
                 standard, known, start, lasting, seed=self._seed, chain=n_chains, device=device
             )
@@ -247,7 +247,7 @@ class BayesianPMF(RatingAlgorithm):
         facts: tuple[float, float, int],
         left_out: LeftOut | None = None,
     ) -> None:
-        """Run a chain to its end; ``facts`` are the last numbers of `Chain`."""
+        """Run a chain, and set what it learned; ``facts`` are ``weight``, ``wider`` and ``chains`` of `Chain`."""
         self.history = self._run(run, chain)
         weight, wider, n_chains = facts
         taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
@@ -265,7 +265,7 @@ class BayesianPMF(RatingAlgorithm):
         rated = np.minimum(np.diff(ratings.user_offsets), 1)
         usual = mean_row(found.user_factors, rated) @ found.item_factors.T + found.item_biases
         usual += mean_row(found.user_biases, rated)
-        samples = taken.thin(_KEPT).center(usual / size, rated)
+        samples = taken.thin(_KEPT_SAMPLES).center(usual / size, rated)
         self.learned = Chain(samples, found, noises, *numbers)
         self.figures = [self.history.figure("squared error of a draw")]
 
@@ -273,17 +273,17 @@ class BayesianPMF(RatingAlgorithm):
         self, taken: Samples, found: Average, ratings: Ratings, scale: RatingScale
     ) -> tuple[Floats, Curve, float]:
         """Estimate the noise of every user, how it depends on the prediction, and a factor on it."""
-        chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_ERRORS]
+        chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_MAX_RESIDUALS]
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
         values = (ratings.values[chosen].astype(np.float64) - scale.mean) / scale.std
         x, q, b, c = found.user_factors, found.item_factors, found.user_biases, found.item_biases
         predictions = rating_scores(users, items, x, q, b, c, scale.mean)
         predictions = predictions.clip(*scale.ends)
         noises, z = taken.noises, []
-        for s in range(len(taken.alpha))[-_DRAWS:]:
+        for s in range(len(taken.alpha))[-_RESIDUAL_SAMPLES:]:
             own, others = taken.x[s][users], taken.q[s][items]
             scores = np.einsum("nd,nd->n", own[:, :-1], others[:, :-1]) + own[:, -1] + others[:, -1]
-            # against the usual noise of the user, which predictions go by
+            # In units of the user's average noise, which `deviations` multiplies by the curve.
             z.append((values - scores) / np.sqrt(noises[users]))
         curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), scale.std)
         return noises, curve, factor
@@ -317,7 +317,7 @@ class BayesianPMF(RatingAlgorithm):
 
     @property
     def _average_samples(self) -> tuple[Floats, Floats]:
-        """The rows of every sample that stand for an unknown user and an unknown item."""
+        """Rows (samples, 1, width) that stand for an unknown user and an unknown item."""
         if self._samples_average is None:
             samples = self._learned(self.learned).samples
             self._samples_average = samples.mean_rows(self._rated)
@@ -329,7 +329,7 @@ class BayesianPMF(RatingAlgorithm):
 
     @property
     def _scale(self) -> RatingScale:
-        """Mean, deviation and noise of the ratings."""
+        """Mean, standard deviation and noise of the ratings."""
         found, catalogue = self._learned(self.learned), self.catalogue
         curve = Curve(*found.curve.tolist())
         return RatingScale(catalogue.mean, float(found.unit), found.noises, curve, catalogue.scale)

@@ -45,7 +45,7 @@ from tacenda_surprise.variance import (
     Sizes,
     Variances,
     fit_no_variances,
-    touch_spread,
+    update_spread,
 )
 from tacenda_surprise.variance import fit as fit_variances
 
@@ -138,7 +138,7 @@ class BiasOnly(RatingAlgorithm):
                 residuals = ratings.values[places] - mean - b[users_at(ratings, places)]
                 c[item] = residuals.sum() / (len(places) + item_penalty)
         self.learned = replace(old, user_biases=b, item_biases=c)
-        spread = touch_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
+        spread = update_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
         self.learned = replace(self.learned, spread=spread)
 
     def _train(
@@ -188,18 +188,8 @@ class BiasOnly(RatingAlgorithm):
             bias = float(average.user_biases[0])
         elif self._learn[0]:
             bias = float(residuals.sum() / (learned.penalties[0] + len(residuals)))
-        no_factors = np.zeros((len(c), 0), np.float32)
-        return FoldedFactors(
-            bias=bias,
-            factors=no_factors[0],
-            variance=learned.spread.of_new_user(len(residuals)),
-            spread=learned.spread,
-            scale=self.catalogue.scale,
-            mean=mean,
-            item_factors=no_factors,
-            item_biases=c,
-            unknown=(no_factors[:1], average.item_biases),
-        )
+        x, spread, scale = average.user_factors[0], learned.spread, self.catalogue.scale
+        return FoldedFactors(bias, x, len(items), spread, scale, mean, self.tables, average)
 
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
         """Fit the predictive variances to the errors of biases that are fitted without a part of the ratings."""

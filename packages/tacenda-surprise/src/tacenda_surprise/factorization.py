@@ -36,7 +36,7 @@ visits:
 
 over the users of the round with j in N(u), which is what one user after another does to first order. All of them see
 the same w, so that what they have in common is corrected as often as there are users who share it, and overshoots where
-these are many. With identities a round therefore has few users: see `overlap`.
+these are many. With identities a round therefore has few users: see `compute_overlap`.
 """
 
 from __future__ import annotations
@@ -90,20 +90,20 @@ from tacenda_surprise.bias import alternate
 from tacenda_surprise.catalogue import Doubles, Floats, rating_std, sparsity
 from tacenda_surprise.identities import DeviceCSR, Identities
 
-# for ratings of unit deviation
+# For ratings with a standard deviation of one.
 _PENALTY, _RATE = 0.16, 0.14
+_INITIAL_LENGTH = 0.1  # of a row of factors
 _BIAS_RATE = 0.06  # the thesis has 0.001
-_KAPPA = 10.0
-_START = 0.1  # length of a row of factors, for ratings of unit deviation
-LEAST_PENALTY = 1e-6
+_EXTRA_RATINGS = 10.0  # kappa
+MIN_PENALTY = 1e-6
 _ALS_BIAS_PENALTY = 0.08
-_MOST = 16.0  # a larger penalty would make the steps of a bias unstable
-_BIAS_SWEEPS = 6  # with which the variances of the biases are known well enough
+_MAX_BIAS_PENALTY = 16.0  # a larger one would make the steps of a bias unstable
+_BIAS_SWEEPS = 6  # enough to estimate the variances of the biases
 _SIDE_PENALTY, _SIDE_RATE = 1.0, 1.4
 _EPOCHS = {"sgd": 20, "als": 15}
-_SLOWEST = 0.03  # to which part of them learning rates fall
-_USUAL_RATINGS = 20.0  # of average noise, among those of every user
-_HEAVIEST = 3.0  # a rating, against the average
+_LAST_RATE_SHARE = 0.03  # of the learning rates, after all epochs
+_USER_PRIOR_COUNT = 20.0  # ratings of average noise that are added to those of every user
+_MAX_WEIGHT_RATIO = 3.0  # of the weight of a rating to the average one, and the other way around
 
 _PARTS = {
     "bu": "users' biases",
@@ -244,7 +244,7 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
 def thesis_options(
     given: Mapping[str, Any], *, conditional: bool, penalties: bool = True
 ) -> dict[str, Any]:
-    """Rates, penalties and early stopping of the thesis (section 5.4.2), but for what is ``given``.
+    """Return rates, penalties and early stopping of the thesis (section 5.4.2), overridden by the ``given`` options.
 
     Two differences remain: a user's block of ratings is not cut at 100, so that the step of W is one
     of ``lr_yj`` on the summed gradient of all their ratings, and training stops after ``patience`` epochs without
@@ -279,7 +279,7 @@ class Weight(NamedTuple):
 
 
 class ResolvedOptions(NamedTuple):
-    """The numbers of a fit, those that follow from the ratings included."""
+    """The options of a fit as numbers, including those that are chosen by the ratings."""
 
     epochs: int
     decay: float
@@ -292,67 +292,72 @@ class ResolvedOptions(NamedTuple):
 
     @classmethod
     def of(cls, settings: FactorizationSettings, ratings: Ratings) -> ResolvedOptions:
-        """Take the options, and what suits ``ratings`` where they are None."""
+        """Resolve options that are None to what suits ``ratings``."""
         unit, sparse, given = rating_std(ratings), sparsity(ratings), settings
-        epochs = _first(given.n_epochs, _EPOCHS["als" if given.by_als else "sgd"])
-        rate, bias_rate = (_first(given.lr_all, usual) for usual in (_RATE / unit, _BIAS_RATE))
+        epochs = _first_given(given.n_epochs, _EPOCHS["als" if given.by_als else "sgd"])
+        rate, bias_rate = (
+            _first_given(given.lr_all, usual) for usual in (_RATE / unit, _BIAS_RATE)
+        )
         suitable = Weight(_PENALTY * unit * sparse**0.5)
         if not given.by_als:
-            suitable = suitable._replace(once=_KAPPA * suitable.each)
+            suitable = suitable._replace(once=_EXTRA_RATINGS * suitable.each)
         of_users = of_items = Weight(_ALS_BIAS_PENALTY)
-        penalties = _first(given.reg_bu, given.reg_all), _first(given.reg_bi, given.reg_all)
+        penalties = (
+            _first_given(given.reg_bu, given.reg_all),
+            _first_given(given.reg_bi, given.reg_all),
+        )
         if given.biased and not given.by_als and None in penalties:
             # sigma^2 / tau^2, whatever the number of ratings
             found = alternate(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
-            of_users, of_items = (Weight(0.0, min(once, _MOST)) for once in found)
+            of_users, of_items = (Weight(0.0, min(once, _MAX_BIAS_PENALTY)) for once in found)
         weights = (
-            _first(given.reg_pu, given.reg_all, suitable),
-            _first(given.reg_qi, given.reg_all, suitable),
-            _first(given.reg_bu, given.reg_all, of_users),
-            _first(given.reg_bi, given.reg_all, of_items),
+            _first_given(given.reg_pu, given.reg_all, suitable),
+            _first_given(given.reg_qi, given.reg_all, suitable),
+            _first_given(given.reg_bu, given.reg_all, of_users),
+            _first_given(given.reg_bi, given.reg_all, of_items),
         )
         p, q, b, c = (each if isinstance(each, Weight) else Weight(each) for each in weights)
         return cls(
             epochs,
-            _first(given.lr_decay, _SLOWEST ** (1 / max(epochs, 1))),
+            _first_given(given.lr_decay, _LAST_RATE_SHARE ** (1 / max(epochs, 1))),
             Rates(
-                _first(given.lr_pu, rate),
-                _first(given.lr_qi, rate),
-                _first(given.lr_bu, bias_rate) if given.biased else 0.0,
-                _first(given.lr_bi, bias_rate) if given.biased else 0.0,
-                _first(getattr(given, "lr_yj", None), _SIDE_RATE / unit),
+                _first_given(given.lr_pu, rate),
+                _first_given(given.lr_qi, rate),
+                _first_given(given.lr_bu, bias_rate) if given.biased else 0.0,
+                _first_given(given.lr_bi, bias_rate) if given.biased else 0.0,
+                _first_given(getattr(given, "lr_yj", None), _SIDE_RATE / unit),
             ),
             p, q, b, c,
-            side=_first(getattr(given, "reg_yj", None), _SIDE_PENALTY * unit * sparse),
+            side=_first_given(getattr(given, "reg_yj", None), _SIDE_PENALTY * unit * sparse),
         )  # fmt: skip
 
     def numbers(self) -> Doubles:
-        """All of them in their order (16,), as a model saves them."""
+        """Return all numbers in order (16,), as a model saves them."""
         return np.concatenate([np.ravel(value) for value in self]).astype(np.float64)
 
     @classmethod
     def of_numbers(cls, numbers: Doubles) -> ResolvedOptions:
-        """Read what `numbers` gave."""
+        """Read what `numbers` returned."""
         n = numbers.tolist()
         p, q, b, c = (Weight(*n[k : k + 2]) for k in (7, 9, 11, 13))
         return cls(int(n[0]), n[1], Rates(*n[2:7]), p, q, b, c, side=n[15])
 
 
-def _first(*values: Any) -> Any:
-    """The first of them that is not None, or None."""
+def _first_given(*values: Any) -> Any:
+    """Return the first value that is not None, or None."""
     return next((value for value in values if value is not None), None)
 
 
-def user_weights(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Floats:
-    """The weights of the ratings of each user (users,); 1 on average over the ratings.
+def weigh_users(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Floats:
+    """Return the weights of the ratings of each user (users,), whose average over the ratings is 1.
 
-    ``squares`` (users,) are the squared errors of their ratings, of which there are ``counts``.
+    ``squares`` (users,) are the sums of squared errors of each user, and ``counts`` (users,) the numbers of ratings.
     """
     usual = squares.sum() / max(counts.sum(), 1)
-    noisier, ordinary = squares + _USUAL_RATINGS * usual, (counts + _USUAL_RATINGS) * usual
+    noisier, ordinary = squares + _USER_PRIOR_COUNT * usual, (counts + _USER_PRIOR_COUNT) * usual
     if not 0 < usual < math.inf:  # without errors, or diverged
         return np.ones(len(counts), np.float32)
-    weights = ((ordinary / noisier) ** power).clip(1 / _HEAVIEST, _HEAVIEST)
+    weights = ((ordinary / noisier) ** power).clip(1 / _MAX_WEIGHT_RATIO, _MAX_WEIGHT_RATIO)
     return np.asarray(weights * (counts.sum() / (weights @ counts)), np.float32)
 
 
@@ -362,12 +367,14 @@ OPERATIONS = {
     "sgd": ("rating_visits", "rating_scores", "sparse_product"),
     "als": ("rating_solves", "rating_scores"),
 }
-_LESS = "fewer factors (n_factors)"
-_BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
-# More rounds change no error; with eight times as many users who share an item a fit diverges.
-_ROUND_RATE = 0.7  # of the factors, against one user after another
-_ROUNDS = 8  # of an epoch, at least
-_SHARED = 4.0  # users of a round who have rated the same item, on average over the ratings
+_MEMORY_ADVICE = "fewer factors (n_factors)"
+_RATINGS_PER_BATCH = (
+    4_000_000  # a few tenths of a second, so that the progress bar moves and Ctrl-C works
+)
+_ROUND_RATE_SHARE = 0.7  # of the learning rate of factors with one user after another
+_MIN_ROUNDS = 8  # of an epoch; more do not change the error
+# Users of a round who have rated the same item, on average over the ratings; with eight times as many a fit diverges.
+_MAX_SHARED_USERS = 4.0
 
 
 class Task(NamedTuple):
@@ -387,7 +394,7 @@ def initial_tables(task: Task, unit: float) -> Tables:
     """Make tables of small random factors, everything else zero; ``unit`` is the deviation of the ratings."""
     settings, n_users, n_items = task.settings, task.ratings.n_users, task.ratings.n_items
     rng, width = np.random.default_rng(task.seed), settings.n_factors
-    size = np.float32(_START * (unit / max(width, 1)) ** 0.5)
+    size = np.float32(_INITIAL_LENGTH * (unit / max(width, 1)) ** 0.5)
     return Tables(
         rng.standard_normal((n_users, width), np.float32) * size,
         rng.standard_normal((n_items, width), np.float32) * size,
@@ -400,9 +407,9 @@ def initial_tables(task: Task, unit: float) -> Tables:
 def train(
     task: Task, tables: Tables, run: FitRun, identify: Callable[[], Mapping[str, Any]]
 ) -> History:
-    """Train ``tables`` in place; their ``user_factors`` are p = x - s, without what comes from identities.
+    """Train ``tables`` in place; their ``user_factors`` are p = x - s, without the part s that comes from identities.
 
-    ``identify`` says what identifies the model in a checkpoint.
+    ``identify`` returns what identifies the model in a checkpoint.
     """
     settings, used, ratings, known, held_out = (
         task.settings, task.used, task.ratings, task.known, task.held_out
@@ -413,25 +420,26 @@ def train(
         others = "" if held_out is None else held_out.fingerprint
         data = fingerprint_arrays(arrays, ratings.fingerprint, others)
         identity = {**identify(), **used._asdict(), "data": data}
-        for name in ("epochs", "n_epochs"):  # more may follow
+        # A fit may be resumed with more epochs.
+        for name in ("epochs", "n_epochs"):
             identity.pop(name, None)
     device = devices.resolve(settings, OPERATIONS["als" if settings.by_als else "sgd"])
     if device != "cpu":
-        devices.check_memory(bytes_needed(task), device, settings, _LESS)
+        devices.check_memory(bytes_needed(task), device, settings, _MEMORY_ADVICE)
     trained: _Trainer
     source: BatchSource
     if settings.by_als:
         trained, source = ALS(task, tables, device), Sweeps()
     elif device != "cpu":
-        with devices.out_of_memory(settings, _LESS):
+        with devices.out_of_memory(settings, _MEMORY_ADVICE):
             trained = Rounds(task, tables, device)
         source = Sweeps(ratings.fingerprint if data else "")
     else:
         trained = SGD(task, tables)
         source = BlockBatches(
-            ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=task.seed + task.first_epoch
+            ratings.user_offsets, batch_size=_RATINGS_PER_BATCH, seed=task.seed + task.first_epoch
         )
-    with devices.out_of_memory(settings, _LESS):
+    with devices.out_of_memory(settings, _MEMORY_ADVICE):
         history = fit(
             trained,
             source,
@@ -463,7 +471,7 @@ def bytes_needed(task: Task) -> int:
 
 
 class _Trainer(Trainer):
-    """Tables under training, on a device, which are changed in place."""
+    """Training of tables on a device, in place."""
 
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
         self.tables = Tables(*(to_device(table, device) for table in tables))
@@ -471,7 +479,7 @@ class _Trainer(Trainer):
         self._task, self._device = task, device
 
     def scores(self, ratings: Ratings) -> Floats:
-        """Scores of the pairs of ``ratings``, not clipped."""
+        """Score the pairs of ``ratings`` (ratings,), not clipped."""
         p, q, b, c, w = self.tables
         known, mean = self._task.known, self._task.mean
         x = p if known is None else p + known.means(w, self._device)
@@ -487,9 +495,9 @@ class _Trainer(Trainer):
 
 
 class _Descent(_Trainer):
-    """Visits of users, whose ratings weigh the less the larger their errors were.
+    """Training by visits of users, whose ratings have less weight the larger their errors were in the epoch before.
 
-    Where a fit goes on, the errors of the tables that it starts from are known.
+    A fit that continues another begins with the errors of its tables.
     """
 
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
@@ -503,22 +511,22 @@ class _Descent(_Trainer):
         self.rest = {"squares": self._squares}
 
     def _plan(self, learning_rate: float) -> tuple[Rates, Penalties, Floats, int]:
-        """Rates, penalties, weights of users and the seed of the next step."""
+        """Compute rates, penalties, weights of users and the seed of the next step."""
         ratings, used = self._task.ratings, self._task.used
         counts, n_items = np.diff(ratings.user_offsets), ratings.item_counts
-        weights = user_weights(self._squares, counts, self._task.settings.noise_power)
+        weights = weigh_users(self._squares, counts, self._task.settings.noise_power)
         sides = (
             (used.user_factors, counts), (used.item_factors, n_items),
             (used.user_biases, counts), (used.item_biases, n_items),
         )  # fmt: skip
-        # What the penalty of a row comes to for each of its ratings, by which a visit counts it.
+        # A visit counts the penalty of a row once for each of its ratings.
         p, q, b, c = (
             np.asarray(weight.each + weight.once / np.maximum(n, 1), np.float32)
             for weight, n in sides
         )
         seed = (self._task.seed * 1_000_003 + self.steps) % (1 << 64)
         self.steps += 1
-        # All rates fall together: that of the loop says how far.
+        # All learning rates fall together, by the factor of the fitting loop.
         rates = Rates(*(rate * learning_rate for rate in used.rates))
         return rates, Penalties(weights * p, q, weights * b, c, used.side), weights, seed
 
@@ -540,11 +548,11 @@ class SGD(_Descent):
 
 
 class Rounds(_Descent):
-    """The same in rounds, on a device. A step is an epoch."""
+    """Stochastic gradient descent in rounds, on a device. A step is an epoch."""
 
     def __init__(self, task: Task, tables: Tables, device: str) -> None:
         super().__init__(task, tables, device)
-        self._rounds = make_rounds(task.ratings, task.known, task.seed, device)
+        self._rounds = share_among_rounds(task.ratings, task.known, task.seed, device)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Visit all users and items once, in rounds whose order depends on the step."""
@@ -561,8 +569,8 @@ class Rounds(_Descent):
             Side(p, b, of_rows[0], of_rows[2], weights),
             Side(q, c, of_rows[1], of_rows[3], alike),
         )
-        of_users = _ROUND_RATE * rates.user_factors, rates.user_biases
-        of_items = _ROUND_RATE * rates.item_factors, rates.item_biases
+        of_users = _ROUND_RATE_SHARE * rates.user_factors, rates.user_biases
+        of_items = _ROUND_RATE_SHARE * rates.item_factors, rates.item_biases
         # Items stay as they are while users are visited, and users while items are; then W takes its one step.
         errors, n = library(b).zeros_like(b), 0
         for k in np.random.default_rng(seed).permutation(len(self._rounds)):
@@ -601,8 +609,8 @@ class ALS(_Trainer):
         self._of_users, self._of_items = (
             np.diag(
                 np.append(
-                    np.full(settings.n_factors, max(factors.each, LEAST_PENALTY)),
-                    max((bias if settings.biased else none).each, LEAST_PENALTY),
+                    np.full(settings.n_factors, max(factors.each, MIN_PENALTY)),
+                    max((bias if settings.biased else none).each, MIN_PENALTY),
                 )
             )
             for factors, bias in (
@@ -661,28 +669,33 @@ class Round(NamedTuple):
     known: Known | None
 
 
-def make_rounds(
+def share_among_rounds(
     ratings: Ratings, identities: Identities | None, seed: int, device: str
 ) -> list[Round]:
-    """Share the users who have ratings among rounds, in an order that depends on ``seed``."""
+    """Share the users who have ratings among rounds, randomly by ``seed``."""
     sizes, table = np.diff(ratings.user_offsets), ratings.to_csr()
     filled = np.flatnonzero(sizes)
     order = np.random.default_rng([seed, len(filled)]).permutation(filled)
-    found, n, own = [], _ROUNDS, None
+    found, n, own = [], _MIN_ROUNDS, None
     if identities is not None:
         ones = np.ones(len(identities.item_ids), np.float32)
         shape = identities.n_users, ratings.n_items
         own = csr_array((ones, identities.item_ids, identities.offsets), shape=shape)
-        n = max(n, math.ceil(overlap(identities, ratings.n_items) * len(filled) / _SHARED))
+        n = max(
+            n,
+            math.ceil(
+                compute_overlap(identities, ratings.n_items) * len(filled) / _MAX_SHARED_USERS
+            ),
+        )
     for part in np.array_split(order, max(min(n, len(order)), 1)):
         users = part[np.argsort(-sizes[part], kind="stable")]
-        items, by_item = _columns(table[users])
+        items, by_item = _take_filled_columns(table[users])
         of_users, of_items = (
             DeviceCSR.from_table(side, device) for side in (table[users], by_item)
         )
         known = None
         if own is not None:
-            told, by_told = _columns(own[users])
+            told, by_told = _take_filled_columns(own[users])
             shares = (1.0 / np.maximum(np.diff(own[users].indptr), 1)).astype(np.float32)
             by_user, of_told = (
                 DeviceCSR.from_table(side, device) for side in (own[users], by_told)
@@ -694,14 +707,14 @@ def make_rounds(
     return found
 
 
-def overlap(identities: Identities, n_items: int) -> float:
-    """The part of the users who have rated an item that another user has rated, on average over such items."""
+def compute_overlap(identities: Identities, n_items: int) -> float:
+    """Compute the share of the users who have rated an item, on average over all rated pairs."""
     counts = np.bincount(identities.item_ids, minlength=n_items).astype(np.float64)
     return float((counts**2).sum() / max(counts.sum() * identities.n_users, 1.0))
 
 
-def _columns(table: csr_array) -> tuple[npt.NDArray[np.int64], csr_array]:
-    """The columns that are not empty, the longest first, and the table of these columns, by column."""
+def _take_filled_columns(table: csr_array) -> tuple[npt.NDArray[np.int64], csr_array]:
+    """Return the columns that are not empty, the longest first, and the table of these columns, by column."""
     turned = table.T.tocsr()
     sizes = np.diff(turned.indptr)
     chosen = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]

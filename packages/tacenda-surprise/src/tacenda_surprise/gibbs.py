@@ -77,18 +77,21 @@ from tacenda_surprise.samples import Samples
 Matrix = Doubles
 
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
-LESS = "fewer factors (n_factors)"
+MEMORY_ADVICE = "fewer factors (n_factors)"
 
-_NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
-_EVENNESS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
+_NOISE_PRIOR = (
+    2.0,
+    1.4,
+)  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+_NU_GRID = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
 _BETA = 2.0
-_ROWS = 4.0  # m, how many rows the prior of their covariance is worth
-_VARIANCE = 0.15  # of a bias, and of the product of factors
+_PRIOR_ROWS = 4.0  # m: how many rows the prior of their covariance counts as
+_PRIOR_VARIANCE = 0.15  # of a bias, and of the product of factors
 _TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
-_WIDTH, _WIDTHS = 5.0, (8, 32)
-_SAMPLES, _SWEPT = (80, 600), 1.5e7  # ratings visited, all samples together
-_NUMBERS = 5e7  # in all samples, at most
-_BURN_IN = 150  # sweeps
+_WIDTH_BY_SPARSITY, _WIDTH_BOUNDS = 5.0, (8, 32)
+_SAMPLES_BOUNDS, _RATINGS_VISITED = (80, 600), 1.5e7  # by all samples together
+_MAX_NUMBERS = 5e7  # in all samples together
+_MAX_BURN_IN = 150  # sweeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +125,7 @@ class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
 
 
 class Start(NamedTuple):
-    """Where a chain goes on: tables with the bias in their last column, and what the others depend on."""
+    """State from which a chain starts; the last column of the tables is the bias."""
 
     users: Floats
     items: Floats
@@ -183,31 +186,31 @@ class Gibbs(Trainer):
 
     @property
     def learned(self) -> Mapping[str, Any]:  # type: ignore[override] # every sweep makes new tables
-        """The samples, and what was expected of the items."""
+        """The samples, and the expected items of each."""
         return {**self._taken, "expected": self._expected}
 
     @property
     def rest(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """Where the chain is; a sweep's random numbers depend on its number alone."""
+        """The state of the chain; the random numbers of a sweep depend on its number alone."""
         names = "users", "items", "links", "gamma", "numbers"
         return {"chain": {name: getattr(self, f"_{name}") for name in names}}
 
     @property
     def samples(self) -> Samples:
-        """The samples, all of them taken once the chain has ended."""
+        """The samples, complete when the chain has ended."""
         return Samples(**self._taken)
 
     @property
     def expected(self) -> Samples:
-        """The samples, with what is expected of the items given the users: their products have the same mean.
+        """The samples with expected items given the users instead of drawn ones, whose products have the same mean.
 
-        Half of the noise of the draws is not in them (Rao-Blackwell), so half as many samples say as much.
+        They lack half of the noise of the draws (Rao-Blackwell), so that half as many samples are as good.
         """
         return replace(self.samples, q=self._expected)
 
     @property
     def position(self) -> Start:
-        """Where another chain of the same users and items may go on."""
+        """The state from which another chain of the same users and items may start."""
         users, items, links = (to_numpy(t) for t in (self._users, self._items, self._links))
         alpha, nu, tau = self._numbers.tolist()
         return Start(users, items, links, alpha, self._gamma, nu, tau)
@@ -309,7 +312,7 @@ class Gibbs(Trainer):
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
         # alpha ~ Gamma(a_0 + N/2, b_0 + sum_u gamma_u e_u / 2), gamma_u ~ Gamma((nu + n_u) / 2, (nu + alpha e_u) / 2)
         counts = np.diff(self._by_user.offsets)
-        shape, rate = _NOISE
+        shape, rate = _NOISE_PRIOR
         rate += 0.5 * float(self._gamma @ squares)
         alpha = float(rng.gamma(shape + 0.5 * counts.sum()) / rate)
         nu = float(self._numbers[1])
@@ -317,17 +320,17 @@ class Gibbs(Trainer):
         gamma = rng.gamma(0.5 * (nu + counts)) / rates
         self._gamma = np.maximum(gamma, 1e-6).astype(np.float32)
         # log p(nu | gamma) up to a constant: the density of Gamma(nu / 2, nu / 2), for every user.
-        half, values = 0.5 * _EVENNESS, self._gamma.astype(np.float64)
+        half, values = 0.5 * _NU_GRID, self._gamma.astype(np.float64)
         of_all = half * np.log(half) - gammaln(half)
         logits = len(values) * of_all + half * (np.log(values) - values).sum()
         chances = np.exp(logits - logits.max())
-        self._numbers[:2] = alpha, rng.choice(_EVENNESS, p=chances / chances.sum())
+        self._numbers[:2] = alpha, rng.choice(_NU_GRID, p=chances / chances.sum())
 
 
 def find_device(
     settings: BayesianPMFSettings, width: int, ratings: Ratings, known: Identities | None
 ) -> str:
-    """Return the device of a chain, which is there and has the memory. Raises ConfigurationError."""
+    """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
     device = devices.resolve(settings, OPERATIONS)
     rows = ratings.n_users + ratings.n_items
     needed = 12 * rows * (width + 1) + 28 * len(ratings)
@@ -335,12 +338,12 @@ def find_device(
     if known is not None:
         needed += 16 * len(known.item_ids) + 20 * ratings.n_items * (width + 1)
     if device != "cpu":
-        devices.check_memory(needed, device, settings, LESS)
+        devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     return device
 
 
 def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
-    """Draw factors as large as the prior expects: it takes hundreds of sweeps to make small ones so large."""
+    """Draw factors as large as the prior expects, because small ones would need hundreds of sweeps to grow."""
     rng = np.random.default_rng([seed, 0])
     scale = np.sqrt(expected_variances(width)).astype(np.float32)
     scale[-1] = 0.0
@@ -368,9 +371,9 @@ def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = No
     n, width = rows.shape
     # nu_0 + n degrees of freedom; the inverse of the scale is m V, from the prior, with the scatter of the rows about
     # their mean, and what their mean is away from mu_0 = 0 (Salakhutdinov and Mnih 2008, eq 14).
-    degrees = width + 1 + _ROWS + n
+    degrees = width + 1 + _PRIOR_ROWS + n
     mean, scatter = tall.moments(rows)
-    scale = _ROWS * np.diag(expected_variances(width)) + scatter
+    scale = _PRIOR_ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centred is not None:
         scale += tall.moments(centred, centred=True)[1]
@@ -382,9 +385,9 @@ def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = No
 
 
 def expected_variances(width: int) -> Doubles:
-    """The diagonal of V (width,)."""
+    """Return the diagonal of V (width,)."""
     factors = max(width - 1, 1)
-    return np.append(np.full(width - 1, (_VARIANCE / factors) ** 0.5), _VARIANCE)
+    return np.append(np.full(width - 1, (_PRIOR_VARIANCE / factors) ** 0.5), _PRIOR_VARIANCE)
 
 
 def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
@@ -416,7 +419,7 @@ class Link:
         )
 
     def expected(self, W: Array) -> Array:
-        """S (users, width) for W (items, width)."""
+        """Compute S (users, width) for W (items, width)."""
         return sparse_product(*self._F, W)
 
     def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
@@ -455,12 +458,12 @@ def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau
 
 
 def choose_width(settings: BayesianPMFSettings, ratings: Ratings) -> int:
-    """The width of the factors of a chain: the more is known of every user and item, the wider."""
+    """Choose the width of the factors of a chain: larger if users and items have more ratings."""
     if settings.n_factors is not None:
         return settings.n_factors
     if not len(ratings):
-        return _WIDTHS[0]
-    return int(np.clip(round(_WIDTH / sparsity(ratings)), *_WIDTHS))
+        return _WIDTH_BOUNDS[0]
+    return int(np.clip(round(_WIDTH_BY_SPARSITY / sparsity(ratings)), *_WIDTH_BOUNDS))
 
 
 def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -> tuple[int, int]:
@@ -468,6 +471,6 @@ def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -
     n = settings.n_samples
     if n is None:
         rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)
-        wanted = min(_SWEPT / max(len(ratings), 1), _NUMBERS / rows)
-        n = int(np.clip(wanted, *_SAMPLES))
-    return min(n // 2, _BURN_IN) if settings.burn_in is None else settings.burn_in, n
+        wanted = min(_RATINGS_VISITED / max(len(ratings), 1), _MAX_NUMBERS / rows)
+        n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
+    return min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in, n

@@ -41,7 +41,7 @@ from tacenda_surprise.catalogue import (
     rating_std,
 )
 from tacenda_surprise.factorization import (
-    LEAST_PENALTY,
+    MIN_PENALTY,
     ConditionalPMFSettings,
     FactorizationSettings,
     PMFSettings,
@@ -61,7 +61,7 @@ from tacenda_surprise.variance import (
     Sizes,
     Variances,
     fit_no_variances,
-    touch_spread,
+    update_spread,
 )
 from tacenda_surprise.variance import fit as fit_variances
 
@@ -293,7 +293,7 @@ class PMF(RatingAlgorithm):
             tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
         self._catalogue = self.catalogue.grow(ratings, touched.values)
-        spread = touch_spread(old.variances, old.spread, ratings, tables, mean, touched)
+        spread = update_spread(old.variances, old.spread, ratings, tables, mean, touched)
         self.learned = Factors(*tables, prior, old.used, spread, old.variances)
 
     # -- predicting --------------------------------------------------------------------------------
@@ -330,17 +330,9 @@ class PMF(RatingAlgorithm):
             # The average user, except for what the identities say.
             bias = float(average.user_biases[0])
             x = x if conditions else average.user_factors[0]
-        return FoldedFactors(
-            bias=bias,
-            factors=x,
-            variance=learned.spread.of_new_user(len(items)),
-            spread=learned.spread,
-            scale=self.catalogue.scale,
-            mean=mean,
-            item_factors=learned.item_factors,
-            item_biases=learned.item_biases,
-            unknown=(average.item_factors, average.item_biases),
-        )
+        spread, tables = learned.spread, learned.tables
+        scale = self.catalogue.scale
+        return FoldedFactors(bias, x, len(items), spread, scale, mean, tables, average)
 
     def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:
         """Explain a recommendation: by how much each of the user's ratings raises or lowers the estimate of an item.
@@ -491,8 +483,8 @@ def _normal_equations(
     """Append a constant to the rows (n, factors + 1), zero without a bias, and compute their penalized products."""
     constant = np.full((len(rows), 1), float(of_bias is not None))
     design = np.append(rows.astype(np.float64), constant, axis=1)
-    weights = np.full(design.shape[1], max(penalty, LEAST_PENALTY))
-    weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
+    weights = np.full(design.shape[1], max(penalty, MIN_PENALTY))
+    weights[-1] = max(of_bias or 0.0, MIN_PENALTY)
     return design, design.T @ design + np.diag(weights)
 
 

@@ -1,4 +1,4 @@
-"""Training data: ratings and raw ids of any source, and side information, who has rated what."""
+"""Training data: ratings and raw ids from any source, and side information about who has rated what."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tacenda_surprise.raw_ids import (
     raw_index,
 )
 
-_FEW_MORE = 200  # ratings before, for each new one where these are few
-_DENSE = 0.9  # above this density the pairs of side information carry no information
-_FEW = 100  # too few pairs to judge density
-_FEW_ROWS = 10  # of a data frame, too few to judge what it is
-_FEW_COLUMNS = 10  # of a data frame that is a list of ratings
+_OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
+_MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information
+_MIN_PAIRS = 100  # fewer are too few to judge density
+_MIN_FRAME_ROWS = 10  # fewer are too few to judge whether a data frame is wide
+_MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 class Touched(NamedTuple):
-    """Ratings that came later, few next to those before: numbers of user and item, and the ratings (new,)."""
+    """New ratings that are few compared with the old ones: numbers of user and item, and the ratings (new,)."""
 
     users: npt.NDArray[np.int64]
     items: npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class Touched(NamedTuple):
 
     @classmethod
     def of(cls, users: Any, items: Any, values: Any, old: Ratings) -> Touched:
-        """Look the pairs up in the ratings before."""
+        """Look up what the pairs were rated in the ``old`` ratings."""
         before = np.full(len(values), np.nan, np.float32)
         for k in np.flatnonzero((users < old.n_users) & (items < old.n_items)).tolist():
             rated, given = old.of_user(users[k])
@@ -59,20 +59,20 @@ class Touched(NamedTuple):
 
 
 def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
-    """Places (n,) of the ratings of some users."""
+    """Find the places (n,) of the ratings of some users."""
     spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
     return np.concatenate([np.arange(start, stop) for start, stop in spans])
 
 
 def places_of_items(ratings: Ratings, items: Numbers) -> Numbers:
-    """Places (n,) of the ratings of some items, without turning the whole table."""
+    """Find the places (n,) of the ratings of some items, without transposing the whole table."""
     if len(items) == 1:
         return np.flatnonzero(ratings.item_ids == items[0])
     return np.flatnonzero(np.isin(ratings.item_ids, items))
 
 
 def users_at(ratings: Ratings, places: Numbers) -> Numbers:
-    """The users (n,) of the ratings in some places."""
+    """Find the users (n,) of the ratings in some places."""
     return np.searchsorted(ratings.user_offsets, places, side="right") - 1
 
 
@@ -109,7 +109,7 @@ class FitData(NamedTuple):
         return cls(ratings_of(found), identities, *ids, found.n_users, found.global_mean, found)
 
     def with_trainset(self) -> FitData:
-        """Make Surprise's trainset, where there is none."""
+        """Add Surprise's trainset if there is none."""
         if self.trainset is not None:
             return self
         rated = self.ratings.user_offsets[: self.n_users + 1]
@@ -122,9 +122,9 @@ class FitData(NamedTuple):
         return self._replace(trainset=trainset_of(own, users, items, self.mean))
 
     def merge(self, more: FitData) -> tuple[FitData, Touched | None]:
-        """Join ``more`` ratings, which count where a pair is in both; known users and items keep their numbers.
+        """Join ``more`` ratings, which replace old ratings of the same pairs; known users and items keep their numbers.
 
-        Returns all of them, and ``more`` by these numbers where they are few.
+        Returns all ratings, and ``more`` with the same numbers if they are few.
 
         Raises ConfigurationError if the rating scales differ.
         """
@@ -151,7 +151,7 @@ class FitData(NamedTuple):
             duplicates="last",
         )
         touched = None
-        if len(new) * _FEW_MORE <= len(old):
+        if len(new) * _OLD_PER_NEW <= len(old):
             pairs = user_numbers[new.user_ids], item_numbers[new.item_ids]
             touched = Touched.of(*pairs, new.values, old)
         data = FitData(ratings, self.identities, users, items, len(users), ratings.mean)
@@ -159,7 +159,7 @@ class FitData(NamedTuple):
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
-    """A Trainset of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
+    """Make a Trainset of a data frame or a sparse matrix, on ``scale``; None: from the lowest to the highest rating.
 
     Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
     of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
@@ -201,8 +201,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
 def interactions_of(data: Any) -> FitData:
     """Read who has chosen what, without ratings: each pair is a rating of 1 on the scale 0 to 1.
 
-    What `FitData.of` takes, whose ratings are not looked at; a data frame of two columns; and pairs of raw ids, whose
-    further fields are not looked at. Zeros of a sparse matrix are no choices. Raises DataError for anything else.
+    ``data`` is what `FitData.of` takes, whose ratings are ignored, a data frame of two columns, or pairs of raw ids,
+    whose further fields are ignored. Zeros of a sparse matrix are no choices. Raises DataError for anything else.
     """
     if isinstance(data, FitData | Ratings):
         found = FitData.of(data)
@@ -222,8 +222,8 @@ def interactions_of(data: Any) -> FitData:
             _refuse_wide(data, columns)
     else:
         _refuse_dataset(data)
-        told = data if isinstance(data, SideInfo) else SideInfo(data)
-        columns = [list(part) for part in zip(*told.pairs, strict=True)] or [[], []]
+        pairs_of_ids = data if isinstance(data, SideInfo) else SideInfo(data)
+        columns = [list(part) for part in zip(*pairs_of_ids.pairs, strict=True)] or [[], []]
     users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
     return _collect_choices(numbers(columns[0], users), numbers(columns[1], items), users, items)
 
@@ -242,7 +242,7 @@ def _collect_choices(
 
 
 def _refuse_dataset(data: Any) -> None:
-    """Raise DataError for a data set of Surprise, of which it is not said what to train on."""
+    """Raise DataError for a Surprise Dataset, which does not say what to train on."""
     if isinstance(data, Dataset):
         raise DataError(
             "fit takes a trainset, not a Dataset: give data.build_full_trainset(), or call cross_validate(algo, data)"
@@ -283,8 +283,8 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
     wide = getattr(labels, "name", None) is not None
     # small numbers may count columns instead, as in a file without a header
-    wide |= len(numbered) == 3 and not set(numbered) <= set(range(_FEW_COLUMNS))
-    if not wide and data.shape[1] > 3 and data.shape[0] >= _FEW_ROWS:
+    wide |= len(numbered) == 3 and not set(numbered) <= set(range(_MAX_LIST_COLUMNS))
+    if not wide and data.shape[1] > 3 and data.shape[0] >= _MIN_FRAME_ROWS:
         users, items, values = ({x for x in set(one) if not is_missing(x)} for one in columns)
         if all(map(_is_real, items | values)) and items <= values | {0}:
             pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
@@ -391,7 +391,7 @@ class SideInfo:
 
     @classmethod
     def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
-        """Take the pairs of a Surprise testset; their ratings are not even looked at.
+        """Take the pairs of a Surprise testset; their ratings are never read.
 
         Results with it are transductive: the model is told who has rated the items it is tested on, as the
         competitors for the Netflix prize were.
@@ -405,7 +405,7 @@ class SideInfo:
         return f"<SideInfo of {len(self)} pairs>"
 
     def join(self, data: FitData) -> FitData:
-        """Add the pairs to ratings; users that only they know are numbered after the others.
+        """Add the pairs to ratings; users without ratings are numbered after the others.
 
         Raises DataError for unusable pairs; warns of pairs that are left out.
         """
@@ -414,15 +414,16 @@ class SideInfo:
         known = item_ids >= 0
         user_ids = np.array(
             [
-                users.setdefault(user, len(users)) if there else -1
-                for (user, _), there in zip(self.pairs, known.tolist(), strict=True)
+                users.setdefault(user, len(users)) if is_known else -1
+                for (user, _), is_known in zip(self.pairs, known.tolist(), strict=True)
             ],
             np.int64,
         )
         found = Identities.from_pairs(user_ids[known], item_ids[known], len(users), len(data.items))
         seen, rated = Identities.of(ratings, found), len(Identities.of(ratings).item_ids)
         n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
-        if n > max(_DENSE * possible, _FEW):  # as an anti-testset has them
+        # An anti-testset contains nearly all pairs.
+        if n > max(_MAX_DENSITY * possible, _MIN_PAIRS):
             raise DataError(
                 f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
                 "those that are known to be rated, not an anti-testset"

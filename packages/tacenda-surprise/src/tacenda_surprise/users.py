@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, warn
+from tacenda.kernels.ratings import Tables
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch
 from tacenda_surprise.top_n import Lists, check_length, name_items
-from tacenda_surprise.variance import PredictiveVariance, nearest
+from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
 
 class FoldedUser(Protocol):
@@ -39,30 +40,31 @@ class FoldedFactors(NamedTuple):
 
     bias: float
     factors: Floats
-    variance: float  # of a rating, without what the items add
+    n_ratings: int  # of the user
     spread: PredictiveVariance
     scale: tuple[float, float]  # lowest and highest rating
     mean: float
-    item_factors: Floats
-    item_biases: Floats
-    #: Factors (1, factors) and bias (1,) that stand for an unknown item.
-    unknown: tuple[Floats, Floats]
+    tables: Tables  # of the items
+    average: Tables  # rows that stand for an unknown item
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         if items is None:
-            scores = self.item_factors @ self.factors + self.item_biases
+            scores = self.tables.item_factors @ self.factors + self.tables.item_biases
         else:
-            q = take_rows(self.item_factors, items, self.unknown[0])
-            c = take_rows(self.item_biases, items, self.unknown[1])
-            # not by BLAS, whose sums depend on how many items there are
+            q = take_rows(self.tables.item_factors, items, self.average.item_factors[0])
+            c = take_rows(self.tables.item_biases, items, self.average.item_biases[0])
+            # Not by BLAS, whose sums depend on how many items there are.
             scores = np.einsum("nd,d->n", q, self.factors) + c
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
         """See `tacenda_surprise.variance`, (items,)."""
-        own = replace(self.spread, of_users=np.array([self.variance], np.float32))
-        return own.deviations(np.zeros(len(items), np.int64), items, self.score(items), self.scale)
+        variance = self.spread.of_new_user(self.n_ratings)
+        spread = replace(self.spread, of_users=np.array([variance], np.float32))
+        return spread.deviations(
+            np.zeros(len(items), np.int64), items, self.score(items), self.scale
+        )
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
@@ -176,7 +178,9 @@ class NewUser(NamedTuple):
         if method == "deviations" or hasattr(user, method):
             return np.asarray(getattr(user, method)(items), np.float32)
         means = catalogue.clip(user.score(items))
-        return nearest(means, user.deviations(items), catalogue.levels, catalogue.counts)
+        return fit_level_probabilities(
+            means, user.deviations(items), catalogue.levels, catalogue.counts
+        )
 
     def predict(self, iid: Hashable) -> float:
         """The expected rating of an item, clipped to the scale."""

@@ -1,11 +1,11 @@
-"""The variance of a rating about its prediction, for every pair, fitted to errors of ratings left out.
+"""The variance of a rating about its prediction, for every pair, fitted to the errors of held-out ratings.
 
     Var(r_ui) = (sigma^2 g_u + a_U / (1 + n_u / k_U) + a_I / (1 + n_i / k_I)) exp(d t_ui + f t_ui^2)
 
 The first term is the noise of the ratings; g_u says how much noisier than others user u is: the mean square of the
-user's residuals over that of all, as if nu ratings of average noise were among them. The other two terms are what is
-not known of users and items with n_u and n_i ratings. t_ui is the standardized prediction: ratings predicted close to
-the end of a scale have little room on that side. The parameters maximize the Gaussian likelihood of the errors, with
+user's residuals over that of all, after adding nu ratings of average noise. The other two terms are the uncertainty of
+users and items with n_u and n_i ratings. t_ui is the standardized prediction: ratings predicted close to the end of a
+scale have little room on that side. The parameters maximize the Gaussian likelihood of the errors, with
 a prior that a hundred errors outweigh; then one factor brings the share of errors within one and two deviations to
 68% and 95%.
 
@@ -45,26 +45,26 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
 
-_REACH = 2.5  # of the standardized prediction: beyond it the curve stays level
+_MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
 _PRIOR_WIDTH = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
-_FEW = 50  # errors, of which the factor at the end would say little
-_STEPS = 40  # of Newton's method; few are needed but near the ends of the scale
-_MARGIN = 0.02  # of the variances possible with a mean, which are kept away from
-_FARTHEST = 50.0  # step of theta or phi
-_ROWS = 1 << 14  # pairs at a time
-_ERRORS_OF_ALL = 20_000  # ratings, with whose errors the errors of a few are compared
+_MIN_ERRORS = 50  # fewer say too little about the last factor
+_NEWTON_STEPS = 40  # few are needed except near the ends of the scale
+_MARGIN = 0.02  # share of the possible variances (or means) that are too close to the ends
+_MAX_NEWTON_STEP = 50.0  # of theta or phi
+_PAIRS_PER_BLOCK = 1 << 14
+_MAX_COMPARED_ERRORS = 20_000  # of all ratings, with which the errors of new ratings are compared
 
 
 class Sizes(NamedTuple):
-    """Ratings n of the rows of one side, and the sum of squared residuals of these ratings."""
+    """Numbers of ratings of the rows of one side, and sums of squared residuals of these ratings (rows,)."""
 
     counts: Doubles
     squares: Doubles
 
     @classmethod
     def of(cls, ids: Numbers, residuals: npt.NDArray[np.floating[Any]], n: int) -> Sizes:
-        """From the users (or items) of all ratings fitted, (ratings,), and the residuals of these."""
+        """Sum over the ratings of ``n`` users (or items), whose ``ids`` and ``residuals`` (ratings,) are given."""
         squares = residuals.astype(np.float64) ** 2
         counts = np.bincount(ids, minlength=n).astype(np.float64)
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
@@ -79,8 +79,8 @@ class Curve(NamedTuple):
     bend: float = 0.0
 
     def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
-        """The factors on the variances of ratings with these predictions."""
-        t = ((predictions - self.center) / self.width).clip(-_REACH, _REACH)
+        """Compute the factors on the variances of ratings with these predictions."""
+        t = ((predictions - self.center) / self.width).clip(-_MAX_STANDARDIZED, _MAX_STANDARDIZED)
         return np.asarray(np.exp(self.slope * t + self.bend * t**2), np.float64)
 
 
@@ -103,7 +103,7 @@ class PredictiveVariance(Arrays):
     user: Float32[Array, "3", positive, _squares]
 
     def of_new_user(self, n: int) -> float:
-        """The variance that a user with ``n`` ratings and average noise adds."""
+        """Return the variance that a user with ``n`` ratings and average noise adds."""
         noise, a_u, k_u = self.user.tolist()
         return float(noise + a_u / (1 + n / k_u))
 
@@ -114,7 +114,7 @@ class PredictiveVariance(Arrays):
         scores: npt.NDArray[np.floating[Any]],
         scale: tuple[float, float],
     ) -> Floats:
-        """Standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
+        """Compute standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
         variances = self.of_users[users] + self.of_items[items]
         factors = Curve(*self.curve.tolist()).factors(np.clip(scores, *scale))
         return np.asarray(np.sqrt(variances * factors), np.float32)
@@ -128,10 +128,10 @@ class Variances(Arrays):
     curve: Float64[Array, "4", is_curve]
 
     def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
-        """The variances of these users and items, and of the unknown, who have no ratings."""
+        """Compute the variances of these users and items, and of unknown ones, who have no ratings."""
         mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
         users, items = (Sizes(*(np.append(part, 0.0) for part in side)) for side in (users, items))
-        of_users, of_items = _terms(self.theta, users, items, mean_square)
+        of_users, of_items = _compute_terms(self.theta, users, items, mean_square)
         unit = float(self.unit) ** 2
         noise, a_u, k_u = np.exp(self.theta[:3])
         parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
@@ -146,7 +146,7 @@ class Variances(Arrays):
     ) -> PredictiveVariance:
         """Return ``before`` with other rows for some users and items, which may be new, from their sizes."""
         unit, found = float(self.unit) ** 2, []
-        terms = _terms(self.theta, users[1], items[1], mean_square)
+        terms = _compute_terms(self.theta, users[1], items[1], mean_square)
         sides = zip((before.of_users, before.of_items), (users, items), terms, strict=True)
         for table, (rows, _), term in sides:
             longer = np.full(max(len(table), int(rows.max()) + 2), table[-1])
@@ -172,14 +172,14 @@ def fit(
     if len(errors):
         unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
     e2 = (errors.astype(np.float64) / unit) ** 2
-    shape = _level(predictions, unit)
+    shape = _make_flat_curve(predictions, unit)
     of_user, of_item = (
         Sizes(*(part[ids] for part in side)) for side, ids in ((users, user_ids), (items, item_ids))
     )
     mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
 
     def loss(theta: Doubles) -> float:
-        of_users, of_items = _terms(theta, of_user, of_item, mean_square)
+        of_users, of_items = _compute_terms(theta, of_user, of_item, mean_square)
         curve = shape._replace(slope=theta[6], bend=theta[7])
         variance = (of_users + of_items) * curve.factors(predictions) + 1e-9
         likelihood = 0.5 * float(np.sum(e2 / variance + np.log(variance)))
@@ -189,15 +189,15 @@ def fit(
     bounds = [(-7, 7)] * 6 + [(-1, 1)] * 2
     theta = minimize(loss, start, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
     curve = shape._replace(slope=float(theta[6]), bend=float(theta[7]))
-    if len(errors) >= _FEW:
+    if len(errors) >= _MIN_ERRORS:
         # One factor on the variances sigma^2, a_U and a_I; k_U, k_I and nu are no variances.
-        of_users, of_items = _terms(theta, of_user, of_item, mean_square)
+        of_users, of_items = _compute_terms(theta, of_user, of_item, mean_square)
         z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
         theta[[0, 1, 3]] += np.log(coverage_factor(z))
     return Variances(theta, np.float64(unit), np.array(curve))
 
 
-def touch_spread(
+def update_spread(
     variances: Variances,
     before: PredictiveVariance,
     ratings: Ratings,
@@ -209,7 +209,7 @@ def touch_spread(
     users, items = np.unique(touched.users), np.unique(touched.items)
     of_users, _ = _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)
     _, of_items = _sizes_of_rows(places_of_items(ratings, items), ratings, tables, mean)
-    some = np.arange(0, len(ratings), max(len(ratings) // _ERRORS_OF_ALL, 1))
+    some = np.arange(0, len(ratings), max(len(ratings) // _MAX_COMPARED_ERRORS, 1))
     every, _ = _sizes_of_rows(some, ratings, tables, mean)
     mean_square = float(every.squares.sum() / len(some)) or 1.0
     return variances.touch(before, (users, of_users), (items, of_items), mean_square)
@@ -239,7 +239,7 @@ def fit_curve(
     z: npt.NDArray[np.floating[Any]], predictions: npt.NDArray[np.floating[Any]], unit: float
 ) -> tuple[Curve, float]:
     """Fit how the variance of errors ``z`` (errors,), about one, depends on the predictions; and a factor on it."""
-    shape, squares = _level(predictions, unit), z.astype(np.float64) ** 2
+    shape, squares = _make_flat_curve(predictions, unit), z.astype(np.float64) ** 2
 
     def loss(theta: Doubles) -> float:
         curve = shape._replace(slope=theta[1], bend=theta[2])
@@ -252,36 +252,38 @@ def fit_curve(
         loss, np.zeros(3), method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10
     ).x
     curve, factor = shape._replace(slope=float(theta[1]), bend=float(theta[2])), np.exp(theta[0])
-    if len(z) >= _FEW:
+    if len(z) >= _MIN_ERRORS:
         factor *= coverage_factor(z / np.sqrt(factor * curve.factors(predictions)))
     return curve, float(factor)
 
 
-def _level(predictions: npt.NDArray[np.floating[Any]], unit: float) -> Curve:
-    """A curve that is one everywhere, in units of the predictions; of ``unit`` where all are alike."""
+def _make_flat_curve(predictions: npt.NDArray[np.floating[Any]], unit: float) -> Curve:
+    """Make a curve that is one everywhere, in units of the predictions' deviation; of ``unit`` if all are equal."""
     width = float(np.std(predictions)) if len(predictions) > 1 else 0.0
     center = float(np.mean(predictions)) if len(predictions) else 0.0
     return Curve(center, width if width > 1e-6 * unit else unit)
 
 
 def coverage_factor(z: npt.NDArray[np.floating[Any]]) -> float:
-    """The factor on the variance with which 68% of the errors ``z``, in deviations, are within 1 and 95% within 2."""
+    """Return the factor on the variance with which 68% of the standardized errors are within 1 and 95% within 2."""
     one, two = np.quantile(np.abs(z), [0.6827, 0.9545])
     return float(np.clip(one * two / 2.0, 0.25, 4.0))
 
 
-def _terms(
+def _compute_terms(
     theta: Doubles, users: Sizes, items: Sizes, mean_square: float
 ) -> tuple[Doubles, Doubles]:
-    """Variances, in squared units, of users with their noise and of items."""
+    """Compute the terms of the variance, in squared units, of users (with their noise) and of items."""
     noise, a_u, k_u, a_i, k_i, nu = np.exp(theta[:6])
     uneven = (nu + users.squares / mean_square) / (nu + users.counts)
     of_users = noise * uneven + a_u / (1 + users.counts / k_u)
     return of_users, a_i / (1 + items.counts / k_i)
 
 
-def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -> Floats:
-    """Probabilities (pairs, levels) with these ``means`` and ``deviations``, as far as the levels allow them.
+def fit_level_probabilities(
+    means: Floats, deviations: Floats, levels: Floats, counts: Floats
+) -> Floats:
+    """Compute probabilities (pairs, levels) with these ``means`` and ``deviations``, as far as the levels allow.
 
     Parameters
     ----------
@@ -298,24 +300,26 @@ def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -
     s = ((levels - levels[0]) / width).astype(np.float64)
     usual = np.log((counts + 1.0) / (counts.sum(dtype=np.float64) + len(counts)))
     found = np.empty((len(means), len(s)), np.float32)
-    for start in range(0, len(means), _ROWS):
-        part = slice(start, start + _ROWS)
+    for start in range(0, len(means), _PAIRS_PER_BLOCK):
+        part = slice(start, start + _PAIRS_PER_BLOCK)
         mean = ((means[part] - levels[0]) / width).astype(np.float64)
         variance = (deviations[part] / width).astype(np.float64) ** 2
-        found[part] = _tilt(usual, s, mean, variance)
+        found[part] = _fit_exponential_family(usual, s, mean, variance)
     return found
 
 
-def _tilt(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
-    """The distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
+def _fit_exponential_family(
+    usual: Doubles, s: Doubles, means: Doubles, variances: Doubles
+) -> Doubles:
+    """Compute distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
     means = means.clip(_MARGIN * s[1], 1 - _MARGIN * (1 - s[-2]))
-    # Least variance: the two levels around the mean alone. Most: the two ends alone.
+    # The variance is least if only the two levels around the mean are used, and largest if only the two ends are.
     below = (np.searchsorted(s, means, side="right") - 1).clip(0, len(s) - 2)
     least = (means - s[below]) * (s[below + 1] - means)
     most = means * (1 - means)
     slack = _MARGIN * (most - least)
     squares = variances.clip(least + slack, most - slack) + means**2
-    if len(s) == 2:  # the mean says all
+    if len(s) == 2:  # the mean determines both probabilities
         return np.stack([1 - means, means], axis=1)
     powers = np.stack([s, s**2])
     wanted = np.stack([means, squares])
@@ -324,7 +328,7 @@ def _tilt(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Dou
     theta, lengths = np.zeros_like(wanted), np.ones(len(means))
 
     def at(theta: Doubles) -> tuple[Doubles, Doubles]:
-        """The distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
+        """Compute the distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
         logits = usual + theta.T @ powers
         highest = logits.max(axis=1)
         chances = np.exp(logits - highest[:, None])
@@ -333,13 +337,15 @@ def _tilt(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Dou
         return chances / totals[:, None], value
 
     chances, value = at(theta)
-    for _ in range(_STEPS):
+    for _ in range(_NEWTON_STEPS):
         m1, m2, m3, m4 = (chances @ s**power for power in (1, 2, 3, 4))
         a, b, c = m2 - m1**2 + 1e-9, m3 - m1 * m2, m4 - m2**2 + 1e-9
         missing, determinant = wanted - np.stack([m1, m2]), a * c - b**2
         step = np.stack([c * missing[0] - b * missing[1], a * missing[1] - b * missing[0]])
         step /= determinant
-        step *= lengths * np.minimum(1.0, _FARTHEST / np.maximum(np.abs(step).max(axis=0), 1e-9))
+        step *= lengths * np.minimum(
+            1.0, _MAX_NEWTON_STEP / np.maximum(np.abs(step).max(axis=0), 1e-9)
+        )
         tried, reached = at(theta + step)
         # A step that lowers the dual is not taken, and a quarter of it is tried next.
         better = reached >= value - 1e-12

@@ -19,7 +19,7 @@ from tacenda_surprise.factorization import (
     ResolvedOptions,
     Task,
     initial_tables,
-    user_weights,
+    weigh_users,
 )
 from tacenda_surprise.identities import Identities
 
@@ -122,16 +122,16 @@ def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
 def test_users_weigh_by_the_noise_of_their_ratings():
     counts = np.array([40, 40, 0, 1, 400])
     squares = np.array([40.0, 90.0, 0.0, 9.0, 100.0])
-    weights = user_weights(squares, counts, 0.75)
+    weights = weigh_users(squares, counts, 0.75)
     assert weights @ counts == pytest.approx(counts.sum())
     assert weights[4] > weights[2] > weights[0] > weights[3] > weights[1]
-    np.testing.assert_allclose(user_weights(squares * 1e6, counts, 0.75), weights, rtol=1e-6)
+    np.testing.assert_allclose(weigh_users(squares * 1e6, counts, 0.75), weights, rtol=1e-6)
     usual = squares.sum() / counts.sum()
     shares = ((counts + 20) * usual / (squares + 20 * usual)) ** 0.75
     np.testing.assert_allclose(weights / weights[0], shares / shares[0], rtol=1e-5)
     for without in (squares * 0, squares * np.nan):
-        np.testing.assert_array_equal(user_weights(without, counts, 0.75), 1)
-    np.testing.assert_array_equal(user_weights(squares, counts, 0.0), 1)
+        np.testing.assert_array_equal(weigh_users(without, counts, 0.75), 1)
+    np.testing.assert_array_equal(weigh_users(squares, counts, 0.0), 1)
 
 
 @pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
