@@ -1,4 +1,4 @@
-"""``tacenda ratings``: compare the lists of rating models on a file, fit one, recommend with it."""
+"""``tacenda ratings``: compare the lists of rating models on a file, fit a model, recommend with it."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def evaluate(
     models = [make_model(name, options, seed) for name, options in chosen.items()]
     if time_column is None:
         train, held_out = split_per_user(ratings, 1, seed=seed)
-        told = f"one rating of each user held out, seed {seed}"
+        protocol = f"one rating of each user held out, seed {seed}"
     else:
         places = *read_numbers("--columns", columns, int, 3)[:2], time_column
         times = read_times(file, ratings, separator, places, encoding)
         train, held_out = split_last(ratings, times)
-        told = "the last fifth of each user's ratings held out"
+        protocol = "the last fifth of each user's ratings held out"
     seen = Identities.of(train)
     users = np.flatnonzero(np.diff(held_out.user_offsets))
     ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value)
@@ -123,7 +123,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
         return
-    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {told}")
+    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {protocol}")
     width = max(26, *(len(row["model"]) + 1 for row in rows))
     typer.echo(f"{'model':<{width}}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
     for row in rows:
@@ -161,7 +161,7 @@ def fit(
     common.check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
-        in_utf8(index)  # an id that cannot be saved is refused before a long fit
+        in_utf8(index)  # refuse an id that cannot be saved before a long fit
     unfitted.fit(ratings, checkpoints=checkpoints).save(output)
     typer.echo(
         f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, "
@@ -259,18 +259,18 @@ def recommend(
 def _rank(
     folder: Path, model: RatingAlgorithm, by: RankedBy | None, exclude: list[str], min_ratings: int
 ) -> Lists:
-    """Return how lists are ranked. Raises BadParameter for what the folder does not know."""
-    bare = model._data is None  # saved by an older version
-    known = model._implicit is not None or not bare
-    ranked_by = by or (RankedBy.both if known else RankedBy.rating)
-    asked = None
-    if min_ratings and bare and model._seen is None:
-        asked = "--min-ratings"
-    elif not known and ranked_by is not RankedBy.rating:
-        asked = f"--by {ranked_by.value}"
-    if asked:
+    """Return how lists are ranked. Raises BadParameter for an option that needs data which the folder lacks."""
+    has_ratings = model._data is not None  # false if an older version saved it
+    knows_choices = model._implicit is not None or has_ratings
+    ranked_by = by or (RankedBy.both if knows_choices else RankedBy.rating)
+    option = None
+    if min_ratings and not has_ratings and model._seen is None:
+        option = "--min-ratings"
+    elif not knows_choices and ranked_by is not RankedBy.rating:
+        option = f"--by {ranked_by.value}"
+    if option:
         raise typer.BadParameter(
-            f"{asked} needs to know who has rated what, and {folder} does not say: fit the model with "
+            f"{option} needs to know who has rated what, and {folder} does not say: fit the model with "
             "tacenda ratings fit, or save the algorithm"
         )
     names = list(model._items)
@@ -279,7 +279,7 @@ def _rank(
 
 
 def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
-    """Add further ratings to who has rated what, but for users and items that the model does not know."""
+    """Add further ratings to who has rated what, without users and items that the model does not know."""
     users, items = model.catalogue.users, model.catalogue.items
     u = users.numbers(ratings.users.raw)[ratings.user_ids]
     i = items.numbers(ratings.items.raw)[ratings.item_ids]
@@ -289,7 +289,7 @@ def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
 
 
 def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
-    """Read ``ITEM=RATING``. Raises DataError for an item the model does not know or a rating that is none."""
+    """Read ``ITEM=RATING``. Raises DataError for an unknown item, and for a rating that is not a number."""
     found: dict[int, float] = {}
     for text in rated:
         item, equals, value = text.rpartition("=")
@@ -320,7 +320,7 @@ def read(
     encoding: str,
     duplicates: str,
 ) -> Ratings:
-    """The ratings of a file, as the options of a command describe it."""
+    """Read the ratings of a file, as the options of a command describe it."""
     if duplicates not in ("error", "last"):
         raise typer.BadParameter(f"--duplicates is error or last, not {duplicates}")
     ends = None if scale is None else read_numbers("--scale", scale, float, 2)
@@ -337,7 +337,7 @@ def read(
 
 
 def read_numbers(option: str, text: str, kind: type[Any], n: int) -> list[Any]:
-    """Read numbers with commas between them. Raises BadParameter, for NaN too."""
+    """Read ``n`` numbers with commas between them. Raises BadParameter for anything else, and for NaN."""
     try:
         found = [kind(part) for part in text.split(",")]
     except ValueError:
@@ -352,9 +352,9 @@ def read_numbers(option: str, text: str, kind: type[Any], n: int) -> list[Any]:
 def read_times(
     file: Path, ratings: Ratings, separator: str | None, places: tuple[int, int, int], encoding: str
 ) -> Doubles:
-    """The times (n_ratings,) of the ratings of a file, in their order; of a pair rated twice that of the last.
+    """Read the times (ratings,) float64 of the ratings of a file, in their order; of a pair rated twice, the last one.
 
-    Not as ratings are read, whose float32 holds seconds since 1970 to the minute only. Raises DataError where a
+    They are not read as ratings, because float32 holds seconds since 1970 only to the minute. Raises DataError if a
     rating has no time.
     """
     users, items, values = [], [], array("d")
@@ -375,9 +375,9 @@ def read_times(
 
 
 def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, dict[str, Any]]:
-    """Read the options of ``--set`` for each of ``models``: those for all of them, and those for it alone.
+    """Read the options of ``--set`` for each of ``models``: those for all models, and those for one alone.
 
-    Raises BadParameter for options of a model that is not among them.
+    Raises BadParameter for options of a model that is not among ``models``.
     """
     chosen = common.settings_of(settings or [])
     short = {model: model.partition("@")[0] for model in models}
@@ -399,9 +399,9 @@ def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, di
 def make_model(
     name: str, options: Mapping[str, Any], seed: int, *, required: bool = False
 ) -> RatingAlgorithm:
-    """Make a model; ``seed`` is for one that draws random numbers and is given no ``random_state`` among its options.
+    """Make a model; ``seed`` is for a model that draws random numbers, unless ``options`` have a ``random_state``.
 
-    Where it is ``required``, others refuse it.
+    If the seed is ``required``, a model that draws no random numbers refuses it.
     """
     known = inspect.signature(plugins.get("recommenders", name)).parameters
     if required or "random_state" in known:

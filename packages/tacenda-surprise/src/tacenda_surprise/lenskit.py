@@ -6,9 +6,9 @@
     pipe = topn_pipeline(ConditionalPMFScorer(n_factors=50))
     pipe.train(dataset)
 
-The configuration of a scorer is that of its algorithm, but that the seed follows from LensKit's random generator, where
-there is one, unless ``random_state`` is given. Scores are expected ratings; `ChoiceScorer` ranks items by how likely
-they are to be chosen and liked, as ``top_n`` does.
+The configuration of a scorer is that of its algorithm. Unless ``random_state`` is given, the seed is drawn from
+LensKit's random generator, if there is one. Scores are expected ratings; `ChoiceScorer` ranks items by how likely they
+are to be chosen and liked, as ``top_n`` does.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def has_ratings(data: Dataset) -> bool:
 
 
 def ratings_of(data: Dataset) -> Ratings:
-    """The ratings of a data set, numbered as its users and items are; of interactions without ratings all are 1."""
+    """Read the ratings of a data set, with its numbers of users and items; 1 for interactions without ratings."""
     matrix = data.interactions().matrix()
-    every = table = matrix.scipy(layout="coo")
+    table = matrix.scipy(layout="coo")
     if has_ratings(data):
-        table = matrix.scipy(attribute="rating", layout="coo")  # without those that have none
-    if missing := every.nnz - table.nnz:
-        warn(f"{missing} interactions have no rating and are left out")
+        n_interactions, table = table.nnz, matrix.scipy(attribute="rating", layout="coo")
+        if table.nnz < n_interactions:
+            warn(f"{n_interactions - table.nnz} interactions have no rating and are left out")
     users, items = (
         IdIndex([str(raw) for raw in vocabulary.ids()], what)
         for vocabulary, what in ((data.users, "user"), (data.items, "item"))
@@ -72,11 +72,11 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
 
     @classmethod
     def validate_config(cls, data: Mapping[str, Any] | None = None) -> Settings:
-        """Make the configuration of options by name, as the algorithm does. Raises ConfigurationError."""
+        """Make the configuration from options by name, as the algorithm does. Raises ConfigurationError."""
         return cls.model_class.settings_class.from_dict(data or {})
 
     def dump_config(self) -> dict[str, Any]:
-        """Return the options by name, as JSON values; ``rated`` and a state of random numbers are none."""
+        """Return the options by name as JSON values, without ``rated`` and a `RandomState`, which cannot be JSON."""
         values = self.config.to_dict()
         return {name: value for name, value in values.items() if not isinstance(value, _NOT_JSON)}
 
@@ -103,10 +103,9 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         self.users, self.items = data.users, data.items
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Score ``items``; a history with ratings counts more than what was fitted of the user."""
-        found = RecQuery.create(query)
+        """Score ``items``; a history with ratings replaces what was learned of the user."""
         numbers = items.numbers(vocabulary=self.items, missing="negative")
-        scores = self._scores(found, np.asarray(numbers, np.int64))
+        scores = self._scores(RecQuery.create(query), np.asarray(numbers, np.int64))
         if self.model.takes_ratings:
             self.model.catalogue.clip(scores)
         return ItemList(items, scores=scores)
@@ -119,14 +118,14 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         return self.model.score_pairs(np.full(len(numbers), user), numbers)
 
     def _user(self, query: RecQuery) -> int:
-        """The number of the user; -1 if unknown."""
-        found = None
-        if query.user_id is not None:
-            found = self.users.number(query.user_id, missing="none")
-        return -1 if found is None else int(found)
+        """Return the number of the user; -1 if unknown."""
+        if query.user_id is None:
+            return -1
+        number = self.users.number(query.user_id, missing="none")
+        return -1 if number is None else int(number)
 
     def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
-        """Known items of the history and their ratings; None where it has no rating of an item that is known."""
+        """Return the known items of the history and their ratings; None if it has ratings of unknown items only."""
         history = query.history_items
         ratings = None if history is None else history.field("rating")
         if history is not None and not self.model.takes_ratings:
@@ -135,12 +134,12 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
             return None
         numbers = np.asarray(history.numbers(vocabulary=self.items, missing="negative"), np.int64)
         values = np.asarray(ratings, np.float32)
-        known = (numbers >= 0) & np.isfinite(values)  # of some items there may be no rating
+        known = (numbers >= 0) & np.isfinite(values)  # NaN: no rating
         return (numbers[known], values[known]) if known.any() or not len(values) else None
 
 
 class BiasScorer(RatingScorer):
-    """Biases of users and items, shrunk by variances that are estimated."""
+    """`BiasOnly`."""
 
     model_class = BiasOnly
 
@@ -152,7 +151,7 @@ class PMFScorer(RatingScorer):
 
 
 class ConditionalPMFScorer(RatingScorer):
-    """`ConditionalPMF`: the one to reach for first."""
+    """`ConditionalPMF`: try this scorer first."""
 
     model_class = ConditionalPMF
 
@@ -184,14 +183,14 @@ class ConditionalRBMScorer(RatingScorer):
 class ImplicitMFScorer(RatingScorer):
     """`ImplicitMF`, from interactions with or without ratings: scores rank items and are no ratings.
 
-    The items of a history count more than what was fitted of the user.
+    The items of a history replace what was learned of the user.
     """
 
     model_class = ImplicitMF
 
 
 class ChoiceScorer(ConditionalPMFScorer):
-    """Scores of how likely a user is to choose an item and to like it then; they are no ratings.
+    """Ranks items by how likely a user is to choose and like them; scores are no ratings.
 
     From interactions without ratings it learns only who chooses what.
     """
@@ -202,7 +201,7 @@ class ChoiceScorer(ConditionalPMFScorer):
         return hasattr(self, "choices")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
-        """Fit the model of what gets chosen, and the model of the ratings if ``data`` has any."""
+        """Fit the model of choices, and the model of ratings if ``data`` has any."""
         if self.is_trained() and not options.retrain:
             return
         if has_ratings(data):
@@ -217,9 +216,9 @@ class ChoiceScorer(ConditionalPMFScorer):
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Score ``items``; 0 for an unknown one."""
-        found = RecQuery.create(query)
+        asked = RecQuery.create(query)
         numbers = np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
-        user, history = self._user(found), found.history_items
+        user, history = self._user(asked), asked.history_items
         x = self.choices.x[[user]] * (user >= 0)
         if history is not None:
             chosen = np.asarray(
@@ -228,7 +227,7 @@ class ChoiceScorer(ConditionalPMFScorer):
             x = self.choices.of_new_user(chosen[chosen >= 0])
         if hasattr(self, "model"):
             every = np.arange(len(self.items))
-            scores = self.choices.combine(x, self._scores(found, every)[None, :])[0]
+            scores = self.choices.combine(x, self._scores(asked, every)[None, :])[0]
         else:
             scores = self.choices.scores(x)[0]
         return ItemList(items, scores=scores[numbers] * (numbers >= 0))

@@ -1,7 +1,7 @@
-"""Fitted algorithms on disk: what a folder holds in addition to the model itself.
+"""Fitted algorithms on disk: what a folder contains in addition to the model itself.
 
-The ratings, raw ids with their types (7 and "7" are two), who has rated what, the model of what gets chosen, and users
-who were folded in. Folders of older versions may lack any of it.
+It has the ratings, raw ids with their types (7 and "7" differ), who has rated what, the model of choices, and users who
+were folded in. Folders of older versions may lack any of these.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TEXT, _WHOLE, _REAL, _UUID = range(4)  # types of raw ids
 
 
 class _Saved(Arrays):
-    """Ratings by user, and of every user who was folded in the ratings and further items known to be rated."""
+    """Ratings by user, and the ratings and further rated items of every user who was folded in."""
 
     offsets: Offsets[Array, "users ratings"]
     item_ids: Int32[Array, "ratings", below("items")]
@@ -73,11 +73,11 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
 
 
 def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
-    """Give a loaded algorithm who has rated what, what gets chosen, and what `pack_data` packed, if anything.
+    """Give a loaded algorithm who has rated what, the model of choices, and what `pack_data` packed, if anything.
 
     Raises ArtifactError; to be called within `damage`.
     """
-    # an older blend, whose algorithms have the ratings
+    # An older blend has no ratings, but its algorithms have.
     if config is None and algo._data is not None:
         algo._know(algo._data, Identities.of(algo._data.ratings, algo._data.identities))
         for user in algo.fitted[0]._new_users.values():
@@ -101,11 +101,12 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
     if not np.allclose(data.ratings.scale, algo.catalogue.scale):
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
     algo._know(data, seen)
-    if algo.conditional:  # pairs that are known to be rated beside the ratings
-        raw, n = (list(data.users), list(data.items)), max(len(items), 1)
+    if algo.conditional:  # pairs that are known to be rated, but have no rating
+        raw_users, raw_items, n = list(data.users), list(data.items), max(len(items), 1)
         rated, every = (k.user_ids.astype(np.int64) * n + k.item_ids for k in (data.ratings, seen))
-        if len(cells := np.setdiff1d(every, rated)):
-            algo.rated = SideInfo([(raw[0][c // n], raw[1][c % n]) for c in cells.tolist()])
+        cells = np.setdiff1d(every, rated).tolist()
+        if cells:
+            algo.rated = SideInfo([(raw_users[c // n], raw_items[c % n]) for c in cells])
     algo._implicit = implicit
     for one in given:
         algo._add(one)
@@ -114,8 +115,9 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
 def _unpack_data(
     config: Mapping[str, Any], arrays: Packed, sizes: dict[str, int]
 ) -> tuple[FitData, list[Given]]:
-    if strange := set(config) - _FIELDS:
-        raise ArtifactError(f"it says something that is never saved: {min(strange)!r}")
+    unknown = set(config) - _FIELDS
+    if unknown:
+        raise ArtifactError(f"its 'surprise' has an unknown field: {min(unknown)!r}")
     own = {n.removeprefix(_PREFIX): a for n, a in arrays.items() if n.startswith(_PREFIX)}
     raw_users, raw_items = unpack_ids(own, "users"), unpack_ids(own, "items")
     n_users, n_items = int(config["n_users"]), len(raw_items)
@@ -146,7 +148,7 @@ def _unpack_data(
 
 @contextmanager
 def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
-    """Turn what a damaged folder provokes into an ArtifactError, which names the folder if it is given."""
+    """Turn errors of a damaged folder into an ArtifactError, which names the folder if ``path`` is given."""
     where = f"cannot load {path}: " if path else ""
     try:
         yield
@@ -158,7 +160,7 @@ def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
 
 
 def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
-    """Ids as ``<name>.text`` (bytes,), ``<name>.offsets`` (ids + 1,) and ``<name>.types`` (ids,).
+    """Pack ids as ``<name>.text`` (bytes,), ``<name>.offsets`` (ids + 1,) and ``<name>.types`` (ids,).
 
     Raises ArtifactError for an id that is neither text nor a number nor a UUID.
     """
@@ -192,7 +194,7 @@ def _digits(number: int) -> str:
 
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
-    """Return what `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
+    """Return the ids that `pack_ids` packed. Raises ArtifactError for arrays that do not fit together."""
     encoded = Texts.from_arrays(arrays, f"{name}.").split()
     types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(encoded)})
     if len(types) and types.max() > _UUID:
@@ -211,12 +213,12 @@ def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashab
 
 
 def address_of(cls: type) -> str:
-    """Module and name of a class."""
+    """Return module and name of a class."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def class_at(address: str, base: type[C]) -> type[C]:
-    """Find the class of that address, ``base`` or one derived from it; this imports nothing.
+    """Find the class with this address, ``base`` or one derived from it, without importing anything.
 
     Raises ArtifactError for a class that is not known here.
     """
@@ -265,7 +267,7 @@ _NAMES = {
 }
 
 
-#: What older versions wrote as JSON and is arrays now.
+#: Arrays that older versions wrote as JSON.
 _ONCE_JSON = {
     "penalties", "used", "variances", "unit", "weight", "wider", "chains", "curve", "penalty", "weights", "center",
     "factor", "usual", "n_users",
@@ -273,10 +275,11 @@ _ONCE_JSON = {
 
 
 def upgrade(artifact: Artifact) -> Artifact:
-    """Return an artifact of an older version as today's would be; one of today's as it is."""
+    """Return an artifact of an older version in today's form; one of today's unchanged."""
     config, arrays = _reword(artifact), dict(artifact.arrays)
     for name in _ONCE_JSON & set(config) - set(arrays):
-        with suppress(ArithmeticError, TypeError, ValueError):  # then something is missing later
+        # A value that cannot be converted is missing later, where an error says so.
+        with suppress(ArithmeticError, TypeError, ValueError):
             value = config[name]
             parts = value.values() if isinstance(value, dict) else [value]
             numbers = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in parts])
@@ -290,7 +293,7 @@ def upgrade(artifact: Artifact) -> Artifact:
 
 
 def _reword(artifact: Artifact) -> dict[str, Any]:
-    """Return the JSON values of an artifact with the names of today."""
+    """Return the JSON values of an artifact with today's names."""
     config = dict(artifact.config)
     own = dict(config.get("surprise") or {})
     arguments = own.pop("arguments", None)
@@ -320,7 +323,7 @@ def _reword(artifact: Artifact) -> dict[str, Any]:
 
 
 def rename_options(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a model in today's words; ``advanced`` groups are opened."""
+    """Return options of a model with today's names, without ``advanced`` groups."""
     kind = model.removeprefix("conditional_")
     names = {**_COMMON, **_NAMES.get(kind, {})}
     flat = {name: value for name, value in settings.items() if name not in ("advanced", "seed")}

@@ -1,4 +1,4 @@
-"""Users an algorithm was not fitted to: what a model makes of one, and the same user in raw ids."""
+"""New users, whom an algorithm was not fitted to: in the numbers of the model, and in raw ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FoldedUser(Protocol):
 
 
 class FoldedFactors(NamedTuple):
-    """Bias b and factors x of one user next to the items; see `FoldedUser`."""
+    """Bias b and factors x of a new user, with the items that they score; see `FoldedUser`."""
 
     bias: float
     factors: Floats
@@ -68,7 +68,11 @@ class FoldedFactors(NamedTuple):
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
-    """Ratings (n,) float32 of the rated ``items`` of a user. Raises ConfigurationError."""
+    """Return the ratings (n,) of the ``items`` (n,) of a user as float32.
+
+    Raises ConfigurationError for shapes that differ, for an item number out of range, and for a rating that is not
+    finite.
+    """
     found = np.asarray(values, np.float32)
     if np.shape(items) != found.shape or found.ndim != 1:
         raise ConfigurationError(
@@ -83,7 +87,7 @@ def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
 
 
 def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Read the ratings of one user, by raw item id. Raises ConfigurationError for what are no pairs."""
+    """Read the ratings of one user, by raw item id. Raises ConfigurationError for anything but pairs."""
     try:
         return dict(ratings)
     except (TypeError, ValueError) as error:
@@ -94,10 +98,10 @@ def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) 
 
 
 class Reason(NamedTuple):
-    """An item that a user has rated, and by how much that raises or lowers an estimate."""
+    """A rated item, and by how much its rating raises or lowers an estimate."""
 
     item: Any  # raw id
-    rating: float | None  # None where only the identity is known
+    rating: float | None  # None if only the identity is known
     effect: float
 
 
@@ -105,7 +109,7 @@ class Explanation(NamedTuple):
     """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
 
     estimate: float
-    base: float  # expected of the item by a user of whom nothing is known
+    base: float  # the estimate for a user of whom nothing is known
     reasons: list[Reason]  # the largest effects first
     others: float  # all other effects together
 
@@ -127,9 +131,9 @@ class Given(NamedTuple):
         items: Mapping[Any, int],
         scale: tuple[float, float],
     ) -> Given:
-        """Number raw item ids, without those that are unknown.
+        """Number raw item ids, and leave out unknown ones.
 
-        Raises DataError for a rating that is no number or off the scale, and for an item whose id is missing.
+        Raises DataError for a rating that is not a number or off the scale, and for a missing item id.
         """
         rated = list(rated)
         check_ids([*ratings, *rated], "item")
@@ -152,9 +156,9 @@ class Given(NamedTuple):
 
 
 class NewUser(NamedTuple):
-    """Predictions for a user the algorithm was not fitted to; made by ``fold_in``."""
+    """Predictions for a new user; made by ``fold_in``."""
 
-    model_user: FoldedUser  # the same user in the model's numbers
+    model_user: FoldedUser  # the user in the numbers of the model
     items: Mapping[Hashable, int]  # raw item id -> number
     given: Given  # what is known of the user
     catalogue: Catalogue  # of the model, with its scale and levels
@@ -171,7 +175,7 @@ class NewUser(NamedTuple):
         return np.union1d(self.given.items, self.given.rated).astype(np.int64)
 
     def ask(self, method: str, items: Numbers) -> Floats:
-        """Answer for some items (items,) what a method of the model answers for pairs."""
+        """Call a ``method`` of the model, which takes pairs, for this user and some items (items,)."""
         user, catalogue = self.model_user, self.catalogue
         if method == "score_pairs":
             return user.score(items)
@@ -183,27 +187,30 @@ class NewUser(NamedTuple):
         )
 
     def predict(self, iid: Hashable) -> float:
-        """The expected rating of an item, clipped to the scale."""
+        """Return the expected rating of an item, clipped to the scale."""
         score = float(self.model_user.score(self._number(iid))[0])
         low, high = self.catalogue.scale
         return min(max(score, low), high)
 
     def predict_std(self, iid: Hashable) -> float:
-        """The standard deviation of the rating of an item, its noise included."""
+        """Return the standard deviation of the rating of an item, including noise."""
         return float(self.model_user.deviations(self._number(iid))[0])
 
     def predict_proba(self, iid: Hashable) -> Floats:
-        """The probability of each of ``levels`` (levels,). Raises ConfigurationError on a continuous scale."""
+        """Return the probability of each rating in ``levels`` (levels,).
+
+        Raises ConfigurationError on a continuous scale.
+        """
         if not len(self.levels):
             raise ConfigurationError(
-                "the ratings are continuous, and no single one has a probability"
+                "the ratings are continuous, so that no single one has a probability: use predict and predict_std"
             )
         return np.asarray(self.ask("probabilities", self._number(iid))[0])
 
     def top_n(
         self, n: int = 10, *, exclude_seen: bool = True, **filters: Any
     ) -> list[tuple[Any, float]]:
-        """The ``n`` best items: (raw item id, estimate), best first.
+        """Find the ``n`` best items: (raw item id, estimate), best first.
 
         ``filters`` are ``by``, ``candidates``, ``exclude`` and ``min_ratings`` of the algorithm's ``top_n``.
         """
@@ -214,7 +221,7 @@ class NewUser(NamedTuple):
     def best(
         self, lists: Lists, n: int, *, exclude_seen: bool
     ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """Numbers and expected ratings of the ``n`` items that ``lists`` ranks best."""
+        """Find the ``n`` items that ``lists`` ranks best: their numbers and expected ratings."""
         x = None if lists.factors is None else lists.factors.of_new_user(self.seen)[0]
         seen = self.seen if exclude_seen else None
         return lists.best(self.model_user.score(), x, n, seen)
@@ -228,7 +235,7 @@ class NewUser(NamedTuple):
 
 
 class NewUsers(dict[str, NewUser]):
-    """The users that were folded in under a raw id, by its text, as Surprise asks for them."""
+    """The users folded in with a raw id, by its text, with which Surprise asks for unknown users."""
 
     def add(self, user: NewUser) -> NewUser:
         """Keep a user who has a raw id, and return it.
