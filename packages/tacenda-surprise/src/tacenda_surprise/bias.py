@@ -226,7 +226,8 @@ class Alternation(Trainer):
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
-        self._initial_variances = np.array(_INITIAL_VARIANCES) * rating_std(ratings) ** 2
+        self.unit = rating_std(ratings)
+        self._initial_variances = np.array(_INITIAL_VARIANCES) * self.unit**2
         self.variances = self._initial_variances.copy()
         self.learned = {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
 
