@@ -9,8 +9,8 @@ s the mean of the conditioning factors over all items known to be rated, the bia
 
     |r - mean - c - b - Q x|^2 + lambda(n) |x - s|^2 + lambda_b(n) b^2,
 
-which is what SGD minimizes for a fitted user with n ratings, whose weight multiplies all three terms. The same holds
-for new items, without s.
+which is what SGD minimizes for a fitted user with n ratings, whose weight multiplies all three terms. New items are
+solved for in the same way, without s.
 """
 
 from __future__ import annotations

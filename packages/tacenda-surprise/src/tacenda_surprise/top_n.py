@@ -221,7 +221,7 @@ class ImplicitFactors(Arrays):
 
     @property
     def biases(self) -> Floats:
-        """What popularity adds to the scores of items (items,)."""
+        """The part of the scores of items (items,) that popularity adds."""
         return np.asarray(_POPULARITY_WEIGHT * self.popularity, np.float32)
 
     def of_new_user(self, items: Numbers) -> Floats:
