@@ -241,7 +241,7 @@ def test_a_probability_above_one_is_found_wherever_it_is(order):
         raised = changed(backoffs[level], place, backoffs[level][place] + rng.uniform(0, 6))
         model.learned = table_of(*ngrams, [*backoffs[:level], raised, *backoffs[level + 1 :]])
         rows = np.empty((len(states), model.table.n_types))
-        lookup.conditionals(*model.table.arguments, *model._contexts(states), rows)
+        lookup.conditionals(*model.table.arguments, *model._stack_contexts(states), rows)
         found = model.learned.sums().above_one
         n += 1
         assert (found is not None) == (rows.max() > 1e-3)

@@ -52,7 +52,7 @@ _Floats = npt.NDArray[np.float32]
 _Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
 _MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
 _INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal would stay equal
-_RATE_FLOOR, _WARM_UP_STEPS = 0.02, 100  # last share of the learning rate; see `schedule_rate`
+_RATE_FLOOR, _WARM_UP = 0.02, 100  # last share of the learning rate; see `schedule_rate`
 _MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = (
     50,
     256,
@@ -481,19 +481,15 @@ def fit_vlhmm(
     # a batch has no more pairs of classes than words
     pairs, evaluated = min(batch, len(pairs_of(ids, offsets, lexicon, enough=batch))), 0
     if held_out is not None:
-        evaluated = len(pairs_of(*held_out, lexicon, enough=_EVALUATION_WORDS))
-        evaluated = min(evaluated, _EVALUATION_WORDS)
+        size = _EVALUATION_WORDS
+        evaluated = min(size, len(pairs_of(*held_out, lexicon, enough=size)))
     needed = settings.bytes_needed(len(lexicon.classes), pairs, evaluated)
     devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     rate = schedule_rate(
-        settings.learning_rate,
-        settings.epochs,
-        source,
-        floor=_RATE_FLOOR,
-        warm_up=_WARM_UP_STEPS,
+        settings.learning_rate, settings.epochs, source, floor=_RATE_FLOOR, warm_up=_WARM_UP
     )
     with devices.out_of_memory(settings, MEMORY_ADVICE):
         history = train(trainer, source, fitting, rate)

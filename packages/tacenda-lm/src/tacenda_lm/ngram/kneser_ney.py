@@ -418,7 +418,7 @@ class KneserNey(LanguageModel):
         n = lookups(1).n_that_matter(*self.table.arguments, places, places[-1])
         return State(words[len(words) - n :])
 
-    def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
+    def _stack_contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
         """Return the words of states (states, order - 1), right-aligned, and the number of words of each (states,)."""
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
@@ -430,13 +430,13 @@ class KneserNey(LanguageModel):
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         scores = np.empty((len(states), self.table.n_types), np.float64)
-        lookups().conditionals(*self.table.arguments, *self._contexts(states), scores)
+        lookups().conditionals(*self.table.arguments, *self._stack_contexts(states), scores)
         return self._check_scores(scores)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, self.table.n_types)
         scores = np.empty(len(ids), np.float64)
-        lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, scores)
+        lookups().pair_scores(*self.table.arguments, *self._stack_contexts(states), ids, scores)
         return self._check_scores(scores)
 
     # -- strings -----------------------------------------------------------------------------------
@@ -491,7 +491,7 @@ class KneserNey(LanguageModel):
             return None
         ids, offsets = lines
         boundary = scorer.words.words[3]  # the vocabulary may not have read its own yet
-        return self._sequences(ids, offsets, [boundary])[0], offsets
+        return self._score_sequences(ids, offsets, [boundary])[0], offsets
 
     def _prepare_scorer(self, n_words: int) -> _StringScorer | None:
         """Return the scorer for strings of some ``n_words``; None if words are changed before they are looked up."""
@@ -519,13 +519,13 @@ class KneserNey(LanguageModel):
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         ids, offsets = check_sequences(ids, offsets, self.table.n_types)
-        return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
+        return self._score_sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
             ids = check_ids(ids, self.table.n_types)
         before = [self.vocabulary.boundary_id] if bos else []
-        return self._sequences(ids, np.array([0, len(ids)]), before)
+        return self._score_sequences(ids, np.array([0, len(ids)]), before)
 
     def _penalty(self, state: State) -> float:
         from tacenda_lm.ngram.plain import penalty
@@ -534,16 +534,16 @@ class KneserNey(LanguageModel):
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         ids, offsets = np.array([word], np.int32), np.array([0, 1])
-        scores, matched = self._sequences(ids, offsets, state.parts())
+        scores, matched = self._score_sequences(ids, offsets, state.parts())
         return float(scores[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids = check_ids(ids, self.table.n_types)
         context = state.parts()
-        scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
+        scores, _ = self._score_sequences(ids, np.array([0, len(ids)]), context)
         return scores, self._state_of((*context, *ids[-self.table.order :].tolist()))
 
-    def _sequences(
+    def _score_sequences(
         self, ids: Ids, offsets: Offsets, before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Return log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""

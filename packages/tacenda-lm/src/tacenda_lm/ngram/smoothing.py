@@ -64,7 +64,7 @@ def estimate(
         # unigrams are interpolated with a uniform distribution
         context, everything = np.zeros(n_types, np.int64), np.ones(n_types, bool)
         counts, uniform = counted.unigrams[int(smoother.katz)], np.full(n_types, 1 / n_types)
-        p, _ = smoother.probabilities(context, counts, everything, uniform, 1)
+        p, _ = smoother.compute_probabilities(context, counts, everything, uniform, 1)
         writer.add_ngrams(1, np.arange(n_types), np.log(p))
         keys = np.arange(1, n_types + 1, dtype=np.uint64)[:, None] << np.uint64(64 - packing.bits)
         contexts: Iterator[Rows] = iter([keys])
@@ -139,7 +139,7 @@ class _Smoother:
             listed = np.ones(len(rows), bool) if n < 3 else occurrences >= self.min_count
             below = np.ascontiguousarray(rows[listed, -1]).view(np.float64)
             c = occurrences if self.katz else adjusted
-            p, backoff = self.probabilities(prefix, c, listed, below, len(own_contexts))
+            p, backoff = self.compute_probabilities(prefix, c, listed, below, len(own_contexts))
             rows = rows[listed]
             n_after = np.bincount(prefix[listed], minlength=len(own_contexts))
             out.add_contexts(n - 1, n_after, np.log(backoff))
@@ -148,7 +148,7 @@ class _Smoother:
         for rest in parents.read_rest():  # contexts that nothing continues
             out.add_contexts(n - 1, np.zeros(len(rest), np.int64), np.zeros(len(rest)))
 
-    def probabilities(
+    def compute_probabilities(
         self,
         prefix: Int64,
         c: Int64,
@@ -162,14 +162,16 @@ class _Smoother:
         counts, and ``below`` (n-grams listed,) is p(w | h').
         """
         known = prefix >= 0
-        total = _sum_by(prefix[known], c[known], n_contexts)  # sum_v c(h v), unlisted n-grams too
+        total = _sum_by_context(
+            prefix[known], c[known], n_contexts
+        )  # sum_v c(h v), unlisted n-grams too
         c, prefix = c[listed], prefix[listed]
         if self.katz:
             discounted = c * self.discounts[np.where(c > CUTOFF, 0, c)]
         else:
             discounted = c - self.discounts[np.minimum(c, 3)]
         # D(1) N_1 + D(2) N_2 + D(3+) N_3+ with the counts of what is not listed, which lower orders predict
-        free = total - _sum_by(prefix, discounted, n_contexts)
+        free = total - _sum_by_context(prefix, discounted, n_contexts)
         if self.katz:
             # a context whose counts are all above the cutoff would leave nothing to unseen words: count it once more
             nothing_left = (total > 0) & (free <= 1e-9 * total)
@@ -181,14 +183,14 @@ class _Smoother:
         if self.interpolates:
             return p + left[prefix] * below, left
         # a back-off model gives gamma(h) only to the words not seen after h, in proportion to p(w | h')
-        unseen = 1 - _sum_by(prefix, below, n_contexts)
+        unseen = 1 - _sum_by_context(prefix, below, n_contexts)
         # a context after which every word was seen keeps its mass
         closed = seen & (unseen <= 1e-9)
         p /= np.where(closed, 1 - left, 1)[prefix]
         return p, np.where(closed | ~seen, 1.0, left / np.where(closed, 1, unseen))
 
 
-def _sum_by(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> Float64:
+def _sum_by_context(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> Float64:
     """Sum values (n-grams,) over the n-grams of each context: float64 (contexts,)."""
     return np.bincount(prefix, values, n_contexts).astype(np.float64, copy=False)
 

@@ -111,7 +111,7 @@ class Table(Arrays):
     @cached_property
     def arguments(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """The first arguments of every function in ``lookup``."""
-        return self.data, _sections(self.layout)[0]
+        return self.data, _compute_shape(self.layout)[0]
 
     @property
     def order(self) -> int:
@@ -215,7 +215,7 @@ class Table(Arrays):
                 f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
                 f"there are at most {MAX_ORDER} orders, and {n_types} types"
             )
-        if not _is_possible(layout) or _sections(layout)[1] != len(self.data):
+        if not _is_possible(layout) or _compute_shape(layout)[1] != len(self.data):
             raise ArtifactError(
                 "the array 'ngrams.layout' does not fit 'ngrams.data': the model is damaged"
             )
@@ -224,7 +224,7 @@ class Table(Arrays):
 
 
 def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
-    """Return whether all numbers of a layout are in range, so that `_sections` can be computed from them."""
+    """Return whether all numbers of a layout are in range, so that `_compute_shape` can be computed from them."""
     size, prob, backoff, near, lists, backoffs = layout.T
     if (layout < 0).any() or layout[-1, 2:].any():  # the highest order has no back-offs and places
         return False
@@ -241,7 +241,7 @@ def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
     )
 
 
-def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+def _compute_shape(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     """Return the ``shape`` of look-ups, int64 (order, fields as in ``columns``), and the words of the data."""
     order, n_types = len(layout), int(layout[0, 0])
     shape = []
