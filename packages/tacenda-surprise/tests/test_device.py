@@ -99,7 +99,7 @@ def test_rounds_are_smaller_where_users_share_what_they_rate():
     values = np.random.default_rng(0).integers(1, 6, len(users))
     alike = Ratings.from_arrays(users, items, values)
     known = Identities.of(alike)
-    assert of_factors.overlap(known, alike.n_items) == 1
+    assert of_factors.compute_overlap(known, alike.n_items) == 1
     few = len(of_factors.share_among_rounds(alike, None, 0, "cpu"))
     assert len(of_factors.share_among_rounds(alike, known, 0, "cpu")) > 2 * few
     with stand_in():

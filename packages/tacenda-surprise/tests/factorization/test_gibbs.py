@@ -269,7 +269,7 @@ def test_samples_whose_factors_are_noise_have_little_weight(chained):
     users = samples.x.copy()
     users[:, :, :-1] = users[:, mixed, :-1]  # each has the taste of somebody else
     wrong = replace(samples, x=users)
-    weight = wrong.weight(standard, held_out)
+    weight = wrong.choose_weight(standard, held_out)
     assert 0.0 <= weight < 0.4
 
 

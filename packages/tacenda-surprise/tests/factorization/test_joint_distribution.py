@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import norm, wishart
 
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise.gibbs import _EVENNESS, Gibbs, Start, expected_variances
+from tacenda_surprise.gibbs import _NU_GRID, Gibbs, Start, expected_variances
 from tacenda_surprise.identities import Identities
 
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
@@ -66,7 +66,7 @@ def from_the_prior(rng, conditional):
     mean, precision = normal_wishart(rng)
     item_mean, item_precision = normal_wishart(rng)
     tau, alpha = 10 * rng.exponential(), rng.gamma(2.0) / 1.4
-    nu = rng.choice(_EVENNESS)
+    nu = rng.choice(_NU_GRID)
     gamma = rng.gamma(nu / 2, size=N_USERS) / (nu / 2)
     links = rows(rng, N_ITEMS if conditional else 0, tau * precision)
     users = mean + rows(rng, N_USERS, precision)
