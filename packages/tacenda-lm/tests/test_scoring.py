@@ -421,6 +421,16 @@ def test_a_wide_beam_finds_the_best_sentences(model):
         assert each.log_prob == pytest.approx(math.log(p(*each.words, "</s>")))
 
 
+def test_a_beam_finds_no_sentence_that_is_impossible():
+    """Also if it is wider than there are possible words, so that impossible ones are among the best."""
+    table = np.array([[0, 0, 1, 0, 0], [0.2] * 5, [0.5, 0, 0, 0.5, 0], [0, 0, 1, 0, 0], [0.2] * 5])
+    with np.errstate(divide="ignore"):
+        found = Tiny(table).beam(width=100, n=10, max_words=3)
+    sentences = [(["a"], True), (["a", "b", "a"], False)]
+    assert [(each.words, each.ended) for each in found] == sentences
+    assert [each.log_prob for each in found] == pytest.approx([math.log(0.5)] * 2)
+
+
 @pytest.mark.parametrize(
     "act",
     [

@@ -33,10 +33,7 @@ class Continuation(NamedTuple):
 
 
 def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> State:
-    """Return the state after some words.
-
-    The words follow ``<s>``, or no known word if ``bos=False``.
-    """
+    """Return the state after the words of a context, which follows ``<s>``, or an unknown context if ``bos=False``."""
     state: State = model.start() if bos else model.null()
     for word in model.vocabulary.encode(model._tokens(context)).tolist():
         state = model.advance(state, word)
@@ -58,9 +55,9 @@ def top_k(
     model: Any, context: Sentence = "", k: int = 10, *, bos: bool = True
 ) -> list[tuple[str, float]]:
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be among them."""
-    _at_least_one(k, "k")
+    _check_at_least_one(k, "k")
     p = next_word(model, context, bos=bos)
-    best = _find_best(p, k)
+    best = _find_largest(p, k)
     return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
 
 
@@ -100,35 +97,40 @@ def sample(
     ConfigurationError
         The temperature, k or max_words is out of range.
     """
-    _at_least_one(max_words, "max_words")
+    _check_at_least_one(max_words, "max_words")
     if not 0 < temperature < math.inf:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
         )
     if k is not None:
-        _at_least_one(k, "k")
-    rng = np.random.default_rng(seed)
+        _check_at_least_one(k, "k")
+    vocabulary, rng = model.vocabulary, np.random.default_rng(seed)
     state, words, total = state_after(model, context), list[str](), 0.0
     for _ in range(max_words):
-        row = model.log_probs([state])[0].astype(np.float64)
-        scores = row.copy()
+        log_probs = model.log_probs([state])[0].astype(np.float64)
+        scores = log_probs.copy()
         if not unknown:
-            scores[model.vocabulary.oov_ids] = -np.inf
-        # near a temperature of zero the most probable word is left alone
-        with np.errstate(over="ignore"):
-            scores = (scores - scores.max()) / temperature
-        if k is not None and k < len(scores):
-            best = _find_best(scores, k)
-            kept, scores = scores[best], np.full_like(scores, -np.inf)
-            scores[best] = kept
-        p = np.exp(scores - scores.max())
-        word = int(rng.choice(len(row), p=p / p.sum()))
-        total += float(row[word])  # as the model has it, before temperature and k
-        if word == model.vocabulary.boundary_id:
+            scores[vocabulary.oov_ids] = -np.inf
+        word = _draw_word(scores, rng, temperature, k)
+        total += float(log_probs[word])
+        if word == vocabulary.boundary_id:
             return Continuation(words, total, True)
-        words.append(model.vocabulary.words[word])
+        words.append(vocabulary.words[word])
         state = model.advance(state, word)
     return Continuation(words, total, False)
+
+
+def _draw_word(scores: Float64, rng: np.random.Generator, temperature: float, k: int | None) -> int:
+    """Draw an id with a probability proportional to exp(score / temperature), from the k largest scores (types,)."""
+    # near a temperature of zero the division gives -inf, and only the most probable word remains
+    with np.errstate(over="ignore"):
+        scores = (scores - scores.max()) / temperature
+    p = np.exp(scores)
+    if k is not None:
+        outside = np.ones(len(p), bool)
+        outside[_find_largest(scores, k)] = False
+        p[outside] = 0.0
+    return int(rng.choice(len(p), p=p / p.sum()))
 
 
 def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Continuation:
@@ -158,7 +160,7 @@ def beam(
         An argument is below 1.
     """
     for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
-        _at_least_one(value, name)
+        _check_at_least_one(value, name)
     boundary = model.vocabulary.boundary_id
     live: list[tuple[float, list[int], State]] = [(0.0, [], state_after(model, context))]
     ended: list[tuple[float, list[int]]] = []
@@ -166,39 +168,46 @@ def beam(
         rows = model.log_probs([state for _, _, state in live]).astype(np.float64)
         rows[:, model.vocabulary.oov_ids] = -np.inf
         rows += np.array([total for total, _, _ in live])[:, None]
-        grown = []
-        for place in _find_best(rows.ravel(), width).tolist():
+        longer = []
+        for place in _find_largest(rows.ravel(), width).tolist():
             i, word = divmod(place, rows.shape[1])
+            _, words, state = live[i]
             total = float(rows[i, word])
+            if total == -np.inf:  # a width above the number of possible words
+                continue
             if word == boundary:
-                ended.append((total, live[i][1]))
-            elif total > -np.inf:
-                grown.append((total, [*live[i][1], word], live[i][2], word))
-        ended = sorted(ended, key=lambda each: -each[0])[:n]
+                ended.append((total, words))
+            else:
+                longer.append((total, words, state, word))
+        ended = sorted(ended, key=lambda sentence: -sentence[0])[:n]
         # every further word can only lower the sum
-        least = ended[-1][0] if len(ended) == n else -np.inf
-        live = [(t, words, model.advance(s, w)) for t, words, s, w in grown if t > least]
+        lowest = ended[-1][0] if len(ended) == n else -np.inf
+        live = [
+            (total, [*words, word], model.advance(state, word))
+            for total, words, state, word in longer
+            if total > lowest
+        ]
         if not live:
             break
-    found = [(words, total, True) for total, words in ended]
-    found += [(words, total, False) for total, words, _ in live]
+    best = [(words, total, True) for total, words in ended]
+    best += [(words, total, False) for total, words, _ in live]
     return [
-        Continuation([model.vocabulary.words[w] for w in words], total, done)
-        for words, total, done in found[:n]
+        Continuation([model.vocabulary.words[word] for word in words], total, is_ended)
+        for words, total, is_ended in best[:n]
     ]
 
 
-def _find_best(values: Float64, k: int) -> npt.NDArray[np.intp]:
-    """Places of the k largest values, largest first; of equal values the first ones."""
+def _find_largest(values: Float64, k: int) -> npt.NDArray[np.intp]:
+    """Return the places of the k largest values, largest first; of equal values, the first."""
     k = min(k, len(values))
-    least = np.partition(values, len(values) - k)[len(values) - k]
-    above = np.flatnonzero(values > least)
-    ties = np.flatnonzero(values == least)[: k - len(above)]
+    smallest = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > smallest)
+    ties = np.flatnonzero(values == smallest)[: k - len(above)]
     chosen = np.sort(np.concatenate([above, ties]))
     return chosen[np.argsort(-values[chosen], kind="stable")]
 
 
-def _at_least_one(value: int, name: str) -> None:
+def _check_at_least_one(value: int, name: str) -> None:
     """Raise ConfigurationError for a value below 1."""
     if value < 1:
         raise ConfigurationError(f"{name} must be at least 1, not {value!r}")
