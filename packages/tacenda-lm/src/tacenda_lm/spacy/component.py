@@ -1,8 +1,7 @@
-"""The pipeline component behind ``lm_scorer``.
+"""`LanguageModelScorer`: the pipeline component behind ``lm_scorer``.
 
-It holds any fitted language model, and keeps the scores of the words with every document, from where the
-extension attributes of ``tacenda_lm.spacy.scores`` read them. The model is loaded or fitted in
-`LanguageModelScorer.initialize`.
+The component holds any fitted language model, which `LanguageModelScorer.initialize` loads or fits. It stores the
+scores of the words with every document, where the extension attributes of `tacenda_lm.spacy.scores` read them.
 """
 
 import re
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import signature
 from itertools import chain, pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
-from tacenda_lm.sequences import with_ends
+from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.surprisal.notes import caveats
@@ -35,12 +34,12 @@ from tacenda_lm.surprisal.table import SurprisalTable, tabulate
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
-_BLANK = -1  # stands for a whitespace token
+_WHITESPACE = -1  # code of a whitespace token; all other codes are of `_DocScorer._encode`
 
 
 @dataclass(frozen=True)
 class _Normalization:
-    """Changes to a token before it is looked up; by default none."""
+    """The changes to a token before it is looked up; by default none."""
 
     lowercase: bool = False
     number_word: str | None = None
@@ -158,12 +157,13 @@ class LanguageModelScorer(ModelComponent):
         min_count: int = 1,
         oov: str = "single",
     ) -> None:
-        """Load a fitted model, or fit one on raw text; with neither, keep the model there is.
+        """Load a fitted model, or fit one on raw text; with neither, keep the model of the component.
 
         Parameters
         ----------
         get_examples
-            Looked at for tokens that the model does not know; these models learn from raw text, not from annotations.
+            Examples whose tokens are checked: a warning says if the model does not know most of them. Language models
+            learn from raw text, not from annotations.
         nlp
             The pipeline; spaCy passes it.
         artifact
@@ -195,7 +195,7 @@ class LanguageModelScorer(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Both or neither of artifact and corpus are given, or a setting is wrong.
+            Both artifact and corpus are given, or neither and there is no model yet, or a setting is wrong.
         TacendaError
             The saved model or the corpus cannot be read.
         """
@@ -225,9 +225,9 @@ class LanguageModelScorer(ModelComponent):
         fitted = model.fit(text, held_out)
         facts: dict[str, Any] = {"text": names}
         if not isinstance(corpus, Corpus):
-            found = resolve_tokenizer(tokenizer, self._nlp())
-            cut = getattr(found, "name", found if isinstance(found, str) else None)
-            facts |= {"tokenizer": cut, "split": split}
+            resolved = resolve_tokenizer(tokenizer, self._nlp())
+            name = getattr(resolved, "name", resolved if isinstance(resolved, str) else None)
+            facts |= {"tokenizer": name, "split": split}
             facts["token_normalization"] = asdict(self.normalize)
         known = {name: fact for name, fact in facts.items() if fact is not None}
         fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
@@ -245,13 +245,11 @@ class LanguageModelScorer(ModelComponent):
         if split not in ("lines", "sentences"):
             raise ConfigurationError(f"split must be 'lines' or 'sentences', not {split!r}")
         if split == "lines" or isinstance(text, Corpus):
-            cut = resolve_tokenizer(tokenizer, nlp)
-            if self.normalize != _Normalization():
-                tokenize = get_tokenizer(cut)
-                return read_corpus(
-                    text, lambda line: list(map(self.normalize, tokenize(line))), settings
-                )
-            return read_corpus(text, cut, settings)
+            resolved = resolve_tokenizer(tokenizer, nlp)
+            if self.normalize == _Normalization():
+                return as_corpus(text, resolved, settings)
+            tokenize = get_tokenizer(resolved)
+            return as_corpus(text, lambda line: list(map(self.normalize, tokenize(line))), settings)
         if tokenizer != "spacy" or nlp is None:
             raise ConfigurationError(
                 "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one "
@@ -260,13 +258,13 @@ class LanguageModelScorer(ModelComponent):
         given, names = resolve_text(text)
         lines: Any = given if names is None else chain.from_iterable(text_blocks(given))
 
-        def sentences() -> Iterator[list[str]]:
+        def read_sentences() -> Iterator[list[str]]:
             sentencizer = Sentencizer()
             for line in lines:
                 for sentence in sentencizer(nlp.tokenizer(line.strip())).sents:
                     yield [self.normalize(token.text) for token in sentence if not token.is_space]
 
-        return Corpus.from_sentences(sentences(), **settings), names
+        return Corpus.from_sentences(read_sentences(), **settings), names
 
     def _load_model(self, source: Any) -> Any:
         model = load(source, "language_models", "a language model", "score_corpus")
@@ -309,9 +307,9 @@ class LanguageModelScorer(ModelComponent):
     # -- documents ---------------------------------------------------------------------------------
 
     def set_annotations(self, docs: Sequence[Doc], found: Sequence[DocScores]) -> None:
-        """Keep the scores that `predict` returned with their documents."""
+        """Store the scores that `predict` returned with their documents."""
         for doc, scores in zip(docs, found, strict=True):
-            scores.keep(doc, self.prefix)
+            scores.store_in(doc, self.prefix)
 
     def surprisal_table(
         self, docs: Doc | Mapping[str, Doc] | Iterable[Doc], *, previous: int = 1
@@ -323,7 +321,7 @@ class LanguageModelScorer(ModelComponent):
         docs
             Scored by this component: one document, several, or documents by the names of their texts.
         previous
-            How many words before a word have their figures in its row (spill-over).
+            Number of preceding words whose values each row also has (spill-over).
 
         Raises
         ------
@@ -359,19 +357,36 @@ class LanguageModelScorer(ModelComponent):
         return table
 
     def restart_stream(self) -> None:
-        """Forget the documents so far, with ``context="stream"``: the next one is then the first."""
-        _ = self.fitted
-        cast("_DocScorer", self._predictor).stream = None
+        """Forget the documents so far, with ``context="stream"``: the next one begins a new stream.
+
+        Raises NotFittedError if there is no model yet.
+        """
+        scorer = self._predictor or self.fitted  # which raises
+        cast("_DocScorer", scorer).stream = None
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
-        """Return the figures of scored documents that the configured scorer computes, for ``nlp.evaluate``."""
+        """Return the metrics that the configured scorer computes of scored documents, for ``nlp.evaluate``."""
         if self.scorer is None:
             return {}
         return self.scorer(examples, **{"prefix": self.prefix, **kwargs})
 
 
+class _Words(NamedTuple):
+    """The words of some documents, whitespace left out."""
+
+    ids: Ids  # (words,)
+    oov: npt.NDArray[np.bool_]  # (words,): which are outside the vocabulary
+    start: npt.NDArray[np.int32]  # (words,): the first character of each in its document
+    length: npt.NDArray[np.int32]  # (words,), in characters
+    segments: Offsets  # (segments + 1,): cuts of the words into sentences, or documents without boundaries
+    documents: Offsets  # (documents + 1,): cuts of the segments into documents
+    shares: (
+        Float64 | None
+    )  # (words,): natural log of the share of its class; None where that is all of it
+
+
 class _DocScorer:
-    """Applies a fitted model to documents, with the options of a component."""
+    """A fitted model that is applied to documents, with the options of a component."""
 
     def __init__(self, model: Any, options: LanguageModelScorer) -> None:
         self._model, self._options = model, options
@@ -379,10 +394,13 @@ class _DocScorer:
         self._shares = UnknownWords(model.vocabulary, options.unknown, options.unseen_types)
         self.stream: State | None = None
         self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
-        self._cache = WordCache(self._look_up, _BLANK, self._vocabulary)
+        self._cache = WordCache(self._encode, _WHITESPACE, self._vocabulary)
 
-    def _look_up(self, text: str) -> int:
-        """Twice the id of a token, plus one if it is outside the vocabulary."""
+    def _encode(self, text: str) -> int:
+        """Return twice the id of a token, plus one if it is outside the vocabulary.
+
+        The cache of words then holds one number for a token, and an array of them is taken apart without a loop.
+        """
         number: int = self._vocabulary.id_of(self._options.normalize(text))
         return 2 * number + (number in self._unknown)
 
@@ -390,57 +408,61 @@ class _DocScorer:
         """Return the scores of each document, empty for a document without words."""
         if not docs:
             return []
-        options = self._options
-        offsets = np.cumsum([0, *map(len, docs)])
-        coded = np.array(self._cache.read(docs), dtype=np.int64)
-        is_word = coded != _BLANK  # (tokens,); whitespace is left out of all that follows
-        before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
-        oov = (coded[is_word] & 1).astype(bool)
+        words = self._read(docs)
+        ids, segments, ends = words.ids, words.segments, np.empty(0, np.int64)
+        if self._options.eos:
+            ids, segments = with_ends(ids, segments, self._vocabulary.boundary_id)
+            ends = segments[1:] - 1
+        scores = self._score(ids, np.unique(segments[words.documents]), segments)
+        eos = scores["log_prob"][ends]
+        of_words = {name: np.delete(values, ends) for name, values in scores.items()}
+        cuts = pairwise(words.documents.tolist())
+        return [
+            _slice_scores(doc, words, slice(first, last), of_words, eos)
+            for doc, (first, last) in zip(docs, cuts, strict=True)
+        ]
+
+    def _read(self, docs: Sequence[Doc]) -> _Words:
+        """Return the words of documents, encoded, and cut into segments."""
+        codes = np.array(self._cache.read(docs), dtype=np.int64)
+        is_word = codes != _WHITESPACE
+        oov = (codes[is_word] & 1).astype(bool)
         places = np.concatenate([doc.to_array([IDX, LENGTH]).reshape(-1, 2) for doc in docs])
         start, length = places[is_word].astype(np.int32).T
-        # cuts of the words into segments, sentences where boundaries are known, else documents; and of
-        # the segments into documents
-        segments = np.unique(before[sentence_cuts(docs, offsets)]).astype(np.int64)
-        doc_segments = np.searchsorted(segments, before[offsets])
-        # what is predicted: the words, and </s> after each segment if it is scored
-        ids, predicted = (coded[is_word] >> 1).astype(np.int32), segments
-        if options.eos:
-            ids, predicted = with_ends(ids, segments, self._vocabulary.boundary_id)
-        is_end = np.zeros(len(ids), bool)
-        if options.eos:
-            is_end[predicted[1:] - 1] = True
-        share = None
-        if self._shares.way != "class":
-            share = np.zeros(len(oov))
-            if oov.any():
-                orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov]
-                strings = docs[0].vocab.strings
-                words = (options.normalize(strings[orth]) for orth in orths.tolist())
-                share[oov] = self._shares.log_shares(words)
-        found = self._score(ids, np.unique(predicted[doc_segments]), predicted)
-        eos = found["log_prob"][is_end]
-        of_words = {name: values[~is_end] for name, values in found.items()}
-        scores = []
-        for doc, (first, last) in zip(docs, pairwise(doc_segments.tolist()), strict=True):
-            cuts = segments[first : last + 1]
-            own = slice(int(cuts[0]), int(cuts[-1]))
-            scores.append(
-                DocScores(
-                    # copies: a view would keep the whole batch in memory for as long as the document lives
-                    start=start[own].copy(),
-                    length=length[own].copy(),
-                    oov=oov[own].copy(),
-                    share=share[own].copy() if share is not None and oov[own].any() else None,
-                    segments=cuts - cuts[0],
-                    eos=eos[first:last].copy(),
-                    text_length=text_length(doc),
-                    **{name: values[own].copy() for name, values in of_words.items()},
-                )
-            )
-        return scores
+        offsets = np.cumsum([0, *map(len, docs)])
+        n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
+        segments = np.unique(n_before[sentence_cuts(docs, offsets)]).astype(np.int64)
+        return _Words(
+            ids=(codes[is_word] >> 1).astype(np.int32),
+            oov=oov,
+            start=start,
+            length=length,
+            segments=segments,
+            documents=np.searchsorted(segments, n_before[offsets]),
+            shares=self._spell(docs, is_word, oov),
+        )
 
-    def _score(self, ids: Any, documents: Any, segments: Any) -> dict[str, npt.NDArray[Any]]:
-        """Score ids, cut into documents and into segments; the context makes each of one kind a sequence."""
+    def _spell(
+        self, docs: Sequence[Doc], is_word: npt.NDArray[np.bool_], oov: npt.NDArray[np.bool_]
+    ) -> Float64 | None:
+        """Return the log-share of its class of each word (words,), 0 for known ones; None if shares are not used."""
+        if self._shares.way == "class":
+            return None
+        shares = np.zeros(len(oov))
+        if oov.any():
+            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov]
+            strings = docs[0].vocab.strings
+            words = (self._options.normalize(strings[orth]) for orth in orths.tolist())
+            shares[oov] = self._shares.log_shares(words)
+        return shares
+
+    def _score(
+        self, ids: Ids, documents: Offsets, segments: Offsets
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the requested scores of ids, by name, (tokens,) each.
+
+        ``documents`` and ``segments`` are cuts of the ids; the context says which of them are scored independently.
+        """
         model, options = self._model, self._options
         cuts = documents if options.context == "doc" else segments
         if options.context == "stream":
@@ -450,11 +472,37 @@ class _DocScorer:
         else:
             log_prob = model.score_corpus(ids, cuts)
             rows = model.distributions(ids, cuts)
-        found: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
+        scores: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
         if options.rank or options.entropy:
             ranks, entropies = ranks_and_entropies(rows, ids)
-            found |= {"rank": ranks} if options.rank else {}
-            found |= {"entropy": entropies} if options.entropy else {}
+            if options.rank:
+                scores["rank"] = ranks
+            if options.entropy:
+                scores["entropy"] = entropies
         if options.state:
-            found["state"] = model.state_path(ids, cuts)
-        return found
+            scores["state"] = model.state_path(ids, cuts)
+        return scores
+
+
+def _slice_scores(
+    doc: Doc, words: _Words, segments: slice, scores: dict[str, npt.NDArray[Any]], eos: Float64
+) -> DocScores:
+    """Return copies of the scores of one document, which has some of the segments.
+
+    Views would keep the arrays of the whole batch in memory for as long as the document lives.
+    """
+    cuts = words.segments[segments.start : segments.stop + 1]
+    own = slice(int(cuts[0]), int(cuts[-1]))
+    oov, share = words.oov[own].copy(), None
+    if words.shares is not None and oov.any():
+        share = words.shares[own].copy()
+    return DocScores(
+        start=words.start[own].copy(),
+        length=words.length[own].copy(),
+        oov=oov,
+        share=share,
+        segments=cuts - cuts[0],
+        eos=eos[segments].copy(),
+        text_length=text_length(doc),
+        **{name: values[own].copy() for name, values in scores.items()},
+    )

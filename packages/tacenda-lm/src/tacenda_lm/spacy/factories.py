@@ -1,7 +1,7 @@
 """The factory ``lm_scorer``.
 
 This module imports spaCy and the standard library only, because spaCy imports every installed factory as soon as
-any pipeline is made. What a model needs is imported in the body of the factory.
+any pipeline is made. The factory imports what a model needs when it is called.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from spacy.language import Language
 
-#: `LanguageModelScorer` says what each is for. Every value is plain JSON, and none of them is a path.
+#: Defaults of the settings that `LanguageModelScorer` documents. All are plain JSON, and none is a path.
 CONFIG: dict[str, Any] = {
     "prefix": "",
     "context": "doc",
@@ -25,7 +25,7 @@ CONFIG: dict[str, Any] = {
     "scorer": {"@scorers": "tacenda.lm_scorer.v1"},
 }
 
-#: spaCy maximises a weighted sum, and a lower perplexity is better: with null, figures are reported only.
+#: spaCy maximizes a weighted sum, and a lower perplexity is better: metrics with null are only reported.
 SCORE_WEIGHTS = {
     "lm_perplexity": None,
     "lm_perplexity_without_oov": None,

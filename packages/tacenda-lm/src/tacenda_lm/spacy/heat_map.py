@@ -1,17 +1,18 @@
-"""`render`: a picture of surprisal. The warmer the background of a token, the more surprising it was.
+"""`render`: a heat map of surprisal. The warmer the background of a token, the more surprising it was.
 
 The picture is HTML without scripts, readable on light and dark screens; every character of the text is escaped.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from html import escape
 from importlib import import_module
 from typing import Any
 
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Token
 from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
@@ -19,8 +20,7 @@ from tacenda.vocabulary import UNKNOWN
 from tacenda_lm.spacy.scores import DocScores, register
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
-_MOST_SURPRISING = 5
-_LN2 = 0.6931471805599453
+_N_MOST_SURPRISING = 5  # words that are listed
 
 Color = tuple[int, int, int]
 
@@ -33,18 +33,18 @@ HEAT: Color = (214, 84, 20)
 STRENGTH = 0.75
 
 
-def _rgb(color: Color) -> str:
+def _format_rgb(color: Color) -> str:
     return f"rgb({color[0]}, {color[1]}, {color[2]})"
 
 
-def _theme(ink: Color, paper: Color) -> str:
-    return f".tacenda-surprisal {{ color: {_rgb(ink)}; background: {_rgb(paper)}; }}"
+def _format_theme(ink: Color, paper: Color) -> str:
+    return f".tacenda-surprisal {{ color: {_format_rgb(ink)}; background: {_format_rgb(paper)}; }}"
 
 
 _OVER = f"{HEAT[0]}, {HEAT[1]}, {HEAT[2]}"
 
 _STYLE = f"""
-{_theme(*LIGHT)}
+{_format_theme(*LIGHT)}
 .tacenda-surprisal {{ font: 1.05rem/1.9 Georgia, serif; padding: 1.2em 1.5em; max-width: 46em; margin: auto; }}
 .tacenda-surprisal h1 {{ font: 600 1.3rem/1.4 system-ui, sans-serif; }}
 .tacenda-surprisal p {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
@@ -61,7 +61,7 @@ _STYLE = f"""
   border: 1px solid rgba(128, 128, 128, 0.5);
 }}
 .tacenda-surprisal .marks {{ display: flex; justify-content: space-between; max-width: 24em; }}
-@media (prefers-color-scheme: dark) {{ {_theme(*DARK)} }}
+@media (prefers-color-scheme: dark) {{ {_format_theme(*DARK)} }}
 @media print {{ .tacenda-surprisal span {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }} }}
 """
 
@@ -72,8 +72,8 @@ _HEAD = f"""<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <style>
-body {{ margin: 0; background: {_rgb(LIGHT[1])}; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: {_rgb(DARK[1])}; }} }}
+body {{ margin: 0; background: {_format_rgb(LIGHT[1])}; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: {_format_rgb(DARK[1])}; }} }}
 </style>
 """
 
@@ -96,14 +96,13 @@ def render(
     prefix
         The prefix of the component.
     max_bits
-        The surprisal, in bits, at which the color is warmest; pictures that are to be compared need the
-        same.
+        The surprisal, in bits, at which the color is warmest. To compare pictures, give all of them the same.
     title
         A heading; text, not HTML.
     page
         Return a whole page, for a file, instead of a part of one.
     jupyter
-        Show the picture in the notebook and return None; by default, if this is a notebook.
+        Show the picture in the notebook and return None. By default this is done in a notebook only.
 
     Returns
     -------
@@ -122,16 +121,16 @@ def render(
     """
     if not max_bits > 0:
         raise ConfigurationError(f"max_bits must be positive, not {max_bits!r}")
-    register(prefix)  # documents may have been stored, and there need be no component here
+    register(prefix)  # stored documents are drawn without the component that scored them
     given = [docs] if isinstance(docs, Doc) else list(docs)
-    heading = "" if title is None else f"<h1>{_text(title)}</h1>\n"
-    figures = "\n".join(_figure(doc, prefix, max_bits) for doc in given)
+    heading = "" if title is None else f"<h1>{_escape(title)}</h1>\n"
+    drawings = "\n".join(_draw_document(doc, prefix, max_bits) for doc in given)
     html = (
-        f'<div class="tacenda-surprisal">\n<style>{_STYLE}</style>\n{heading}{_legend(max_bits)}\n'
-        f"{figures}\n</div>"
+        f'<div class="tacenda-surprisal">\n<style>{_STYLE}</style>\n{heading}{_draw_legend(max_bits)}\n'
+        f"{drawings}\n</div>"
     )
     if page:
-        name = _text(title or "Surprisal")
+        name = _escape(title or "Surprisal")
         html = f"{_HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
     if is_in_jupyter() if jupyter is None else jupyter:
         notebook = import_module("IPython.display")
@@ -140,55 +139,65 @@ def render(
     return html
 
 
-def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
-    """The text of a document with colored tokens, and its figures."""
-    scores = DocScores.of(doc, prefix)
+def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
+    """Return the text of a document with colored tokens, and its metrics. Raises NotFittedError."""
+    scores = DocScores.read_from(doc, prefix)
     if scores is None:
+        advice = f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one"
         raise NotFittedError(
-            "the document has no scores to show: make it with a pipeline that has an 'lm_scorer'"
-            + (f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one")
+            f"the document has no scores to show: make it with a pipeline that has an 'lm_scorer'{advice}"
         )
     ends = dict(zip((scores.segments[1:] - 1).tolist(), scores.eos.tolist(), strict=False))
     shown: list[str] = []
-    most: dict[str, float] = {}  # the bits of each word where it surprises most
+    most_bits: dict[str, float] = {}  # of each word at the place where it is most surprising
 
-    def add(kind: str, bits: float, about: str, text: str) -> None:
-        """Add a colored piece of text, with ``about`` shown where the pointer is on it."""
+    def add(kind: str, bits: float, title: str, text: str) -> None:
+        """Add a colored piece of text, with a title that is shown while the pointer is on it."""
         name = f' class="{kind}"' if kind else ""
         heat = min(max(bits / max_bits, 0.0), 1.0)
-        shown.append(f'<span{name} style="--heat:{heat:.3f}" title="{_text(about)}">{text}</span>')
+        shown.append(
+            f'<span{name} style="--heat:{heat:.3f}" title="{_escape(title)}">{text}</span>'
+        )
 
     for token in doc:
-        words = scores.words(token.idx, token.idx + len(token))
+        words = scores.find_words(token.idx, token.idx + len(token))
         if words.start == words.stop:  # whitespace
-            shown += [_text(token.text), token.whitespace_]
+            shown += [_escape(token.text), token.whitespace_]
             continue
         bits: Any = token._.get(f"{prefix}surprisal")
-        most[token.text] = max(bits, most.get(token.text, 0.0))
-        oov = token._.get(f"{prefix}lm_oov")
-        about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
-        if oov:
-            about += ", outside the vocabulary"
-            about += ", the bits of all such words together" if scores.share is None else ""
-        for name, what in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
-            value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
-            about += "" if value is None else f", {value:.4g} {what}"
-        add("oov" if oov else "", bits, about, _text(token.text))
-        last = words.stop - 1
-        if last in ends:
-            bits = -ends[last] / _LN2
-            add("end", bits, f"end of sentence: {bits:.2f} bits, log p {ends[last]:.3f}", "¶")
+        most_bits[token.text] = max(bits, most_bits.get(token.text, 0.0))
+        kind = "oov" if token._.get(f"{prefix}lm_oov") else ""
+        add(kind, bits, _describe_token(token, prefix, scores), _escape(token.text))
+        if words.stop - 1 in ends:
+            log_prob = ends[words.stop - 1]
+            bits = -log_prob / math.log(2)
+            add("end", bits, f"end of sentence: {bits:.2f} bits, log p {log_prob:.3f}", "¶")
         shown.append(token.whitespace_)
-    facts = _facts(scores)
-    top = sorted((word for word in most if most[word] > 0), key=lambda word: -most[word])
+    facts = _list_facts(scores)
+    top = sorted((word for word in most_bits if most_bits[word] > 0), key=lambda w: -most_bits[w])
     if top:
-        listed = (f"{_text(word)} ({most[word]:.1f})" for word in top[:_MOST_SURPRISING])
+        listed = (f"{_escape(w)} ({most_bits[w]:.1f})" for w in top[:_N_MOST_SURPRISING])
         facts += f"<br>most surprising: {', '.join(listed)}"
     return f"<p>{''.join(shown)}</p>\n<p class='facts'>{facts}</p>"
 
 
-def _legend(max_bits: float) -> str:
-    """The scale of colors."""
+def _describe_token(token: Token, prefix: str, scores: DocScores) -> str:
+    """Return the scores of a token in words, as plain text."""
+    bits, log_prob = token._.get(f"{prefix}surprisal"), token._.get(f"{prefix}lm_logprob")
+    parts = [f"{token.text}: {bits:.2f} bits", f"log p {log_prob:.3f}"]
+    if token._.get(f"{prefix}lm_oov"):
+        parts.append("outside the vocabulary")
+        if scores.share is None:
+            parts.append("the bits of all such words together")
+    for name, unit in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
+        value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
+        if value is not None:
+            parts.append(f"{value:.4g} {unit}")
+    return ", ".join(parts)
+
+
+def _draw_legend(max_bits: float) -> str:
+    """Return the scale of colors, with its marks in bits."""
     marks = "".join(f"<span>{max_bits * part / 4:g}</span>" for part in range(4))
     return (
         f'<div class="legend"><div>surprisal in bits</div><div class="scale"></div>'
@@ -198,14 +207,14 @@ def _legend(max_bits: float) -> str:
     )
 
 
-def _facts(scores: DocScores) -> str:
-    """The figures of a document."""
+def _list_facts(scores: DocScores) -> str:
+    """Return the metrics of a document."""
     whole = scores.measure()
     if not whole.n_tokens:
         return "no words"
     facts = [f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary"]
     if whole.n_oov:
-        facts.append(f"perplexity {whole.value:,.1f}, these counted as {_text(UNKNOWN)}")
+        facts.append(f"perplexity {whole.value:,.1f}, these counted as {_escape(UNKNOWN)}")
         facts.append(f"{whole.without_oov:,.1f} without them")
     else:
         facts.append(f"perplexity {whole.value:,.1f}")
@@ -219,6 +228,6 @@ def _facts(scores: DocScores) -> str:
     return " · ".join(facts)
 
 
-def _text(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape text for an element or a quoted attribute; control characters become visible."""
     return escape(_CONTROL.sub("\ufffd", text), quote=True)

@@ -1,6 +1,6 @@
-"""The scorer ``tacenda.lm_scorer.v1``: what ``nlp.evaluate`` reports of a language model.
+"""The scorer ``tacenda.lm_scorer.v1``, which computes what ``nlp.evaluate`` reports of a language model.
 
-This module imports spaCy and the standard library only, as every target of an entry point.
+Like every target of an entry point, this module imports spaCy and the standard library only.
 """
 
 import math
@@ -20,21 +20,26 @@ def make_lm_scorer() -> Callable[..., dict[str, Any]]:
 def score_documents(
     examples: Iterable[Example], *, prefix: str = "", **kwargs: Any
 ) -> dict[str, Any]:
-    """Return the figures of scored documents, taken as one text; unscored documents are left out.
+    """Return the metrics of scored documents, taken as one text; unscored documents are left out.
 
-    Words outside the vocabulary count with the probability of ``<unk>``, and so does ``</s>`` wherever the
-    component predicts it. The names of the figures begin with ``prefix``, that of the component:
-    ``lm_perplexity``; ``lm_perplexity_without_oov``; ``lm_logprob_per_token``, a natural logarithm, for which
-    higher is better: give it a weight to choose pipelines by it; ``lm_bpc``, bits per character;
-    ``lm_oov_rate``, the share of words outside the vocabulary; ``lm_tokens``, how many tokens were predicted,
-    ``</s>`` included. A figure is None if nothing was scored.
+    Words outside the vocabulary count with the probability of ``<unk>``; ``</s>`` counts if the component predicts it.
+
+    Returns
+    -------
+    These metrics, whose names begin with the ``prefix`` of the component; they are None if nothing was scored:
+
+    * ``lm_perplexity``, ``lm_perplexity_without_oov``
+    * ``lm_logprob_per_token``: a natural logarithm, higher is better; give it a weight to choose pipelines by it
+    * ``lm_bpc``: bits per character
+    * ``lm_oov_rate``: the share of words outside the vocabulary
+    * ``lm_tokens``: the number of predicted tokens, ``</s>`` included
     """
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.spacy.scores import DocScores
 
-    found = (DocScores.of(example.predicted, prefix) for example in examples)
-    text = Perplexity.pool(scores.measure() for scores in found if scores is not None)
-    figures = {
+    scored = (DocScores.read_from(example.predicted, prefix) for example in examples)
+    text = Perplexity.pool(scores.measure() for scores in scored if scores is not None)
+    metrics = {
         "lm_perplexity": text.value,
         "lm_perplexity_without_oov": text.without_oov,
         "lm_logprob_per_token": text.log_prob / text.n_tokens if text.n_tokens else math.nan,
@@ -44,5 +49,5 @@ def score_documents(
     }
     return {
         prefix + name: None if value is None or math.isnan(value) else value
-        for name, value in figures.items()
+        for name, value in metrics.items()
     }
