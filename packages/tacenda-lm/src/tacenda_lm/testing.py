@@ -1,14 +1,14 @@
-"""Conformance of a language model: one call in a test checks that it keeps every promise of the contract.
+"""`check_model`: one call in a test checks that a language model keeps every promise of the contract.
 
     from tacenda_lm.testing import check_model
 
     def test_my_model_conforms():
         check_model(lambda: MyModel(width=8))
 
-It checks what ``fit``, ``start``, ``advance``, ``log_probs``, ``log_prob``, ``score_corpus``, ``score_from`` and
-``distributions`` promise, that every distribution sums to one, threads and forked processes, the way to disk and back,
-and what is refused. Log-probabilities are natural; words are ids of ``model.vocabulary``. Needs pytest: install
-``tacenda-lm[testing]``.
+It checks ``fit``, ``start``, ``null``, ``advance``, ``log_probs``, ``log_prob``, ``score_corpus``, ``score_from`` and
+``distributions``; that every distribution sums to one; threads and forked processes; saving and loading; and that wrong
+arguments are refused. Log-probabilities are natural; words are ids of ``model.vocabulary``. The message of an
+AssertionError says which promise is broken, with and without pytest.
 """
 
 from __future__ import annotations
@@ -61,15 +61,20 @@ def check_model(
         make_model, corpus, _apply, atol=atol, may_hold_nan=may_hold_nan, fork_seconds=fork_seconds
     )
     close = partial(np.testing.assert_allclose, rtol=0, atol=atol)
-    assert model.vocabulary.fingerprint == corpus.vocabulary.fingerprint, "it has other words"
-    assert model.fitted_on["n_tokens"] == corpus.n_tokens, "fitted_on says nothing of the text"
+    assert model.vocabulary.fingerprint == corpus.vocabulary.fingerprint, (
+        "the vocabulary of the fitted model differs from that of the corpus"
+    )
+    assert model.fitted_on.get("n_tokens") == corpus.n_tokens, (
+        'fitted_on["n_tokens"] is not the number of tokens of the corpus'
+    )
     mean = model.score_corpus(corpus.ids, corpus.offsets).mean()
-    learned = mean > 0.05 - np.log(len(model.vocabulary))
-    assert learned, "it has learned nothing: a text it was fitted on is as probable as any"
+    assert mean > 0.05 - np.log(len(model.vocabulary)), (
+        "the model gives the text that it was fitted to no higher probability than a uniform guess"
+    )
     _check_states(model, uses_context)
     _check_distributions(model, close, normalization)
     _check_texts(model, close)
-    _check_words_of_a_table(model, atol)
+    _check_surprisal_table(model, atol)
     _check_ownership(model)
     _check_refusals(model, make_model)
     _check_fits(model, make_model, close, normalization)
@@ -83,27 +88,28 @@ def sample_text() -> Sentences:
 
 
 def sample_sequences(model: Any) -> list[list[int]]:
-    """Return ids: known words, the unknown one, an end inside, nothing, one word, a sentence of the text."""
+    """Return sequences of ids: some are empty, have one word, ``<unk>``, or ``</s>`` inside; one is of the text."""
     words, vocabulary = _list_known_words(model), model.vocabulary
     end, unknown = vocabulary.boundary_id, vocabulary.unknown_id
-    own = vocabulary.encode(sample_text()[0]).tolist()
-    strange = [[unknown, words[1], unknown], [*words[:2], end, words[0], end], [end], [end, end]]
-    return [[*words, end], [], [words[3]], *strange, [*own, end], words[::-1]]
+    of_text = vocabulary.encode(sample_text()[0]).tolist()
+    with_marks = [[unknown, words[1], unknown], [*words[:2], end, words[0], end], [end], [end, end]]
+    return [[*words, end], [], [words[3]], *with_marks, [*of_text, end], words[::-1]]
 
 
 def pack(sequences: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return sequences end to end, and their offsets."""
+    """Return sequences as ``score_corpus`` takes them: ids (tokens,) and offsets (sequences + 1,)."""
     ids = np.array(list(chain.from_iterable(sequences)), np.int32)
     return ids, np.cumsum([0, *map(len, sequences)], dtype=np.int64)
 
 
 def _list_known_words(model: Any) -> list[int]:
-    """The ids of a few ordinary words."""
+    """Return the ids of the first nine words that are not marks."""
     words = [word for word in model.vocabulary.words if not word.startswith("<")]
     return [model.vocabulary.id_of(word) for word in words[:9]]
 
 
 def _advance_over(model: Any, words: list[int]) -> Any:
+    """Return the state after some words from the start."""
     state = model.start()
     for word in words:
         state = model.advance(state, word)
@@ -111,63 +117,73 @@ def _advance_over(model: Any, words: list[int]) -> Any:
 
 
 def _sample_states(model: Any) -> list[Any]:
-    """The state at the start, that of no context, and those after `sample_sequences`."""
+    """Return the states of ``start`` and ``null``, and those after the `sample_sequences`."""
     after = [_advance_over(model, sequence) for sequence in sample_sequences(model)]
     return [model.start(), model.null(), *after]
 
 
 def _apply(model: Any) -> list[Any]:
+    """Return the scores and distributions that a host needs."""
     scores = model.score_corpus(*pack(sample_sequences(model)))
     return [scores, model.log_probs(_sample_states(model))]
 
 
 def _check_states(model: Any, uses_context: bool) -> None:
-    """States are values, which no function changes."""
+    """Check that states are values, which no function changes."""
     for state, same in zip(_sample_states(model), _sample_states(model), strict=True):
-        assert state == same, "states made in the same way differ"
-        assert hash(state) == hash(same)
-        assert copy.copy(state) == copy.deepcopy(state) == state, "a copy of a state differs"
+        assert state == same, "two states after the same words are not equal"
+        assert hash(state) == hash(same), "two equal states have different hashes"
+        copies_equal = copy.copy(state) == copy.deepcopy(state) == state
+        assert copies_equal, "a copy of a state is not equal to the state"
     state = model.start()
     before, number = model.log_probs([state]), hash(state)
     for word in (*_list_known_words(model)[:5], model.vocabulary.boundary_id):
         model.advance(state, word)
-    assert hash(state) == number, "advance changes the state it is given"
-    np.testing.assert_array_equal(model.log_probs([state]), before)
+    unchanged = "advance changes the state it is given"
+    assert hash(state) == number, unchanged
+    np.testing.assert_array_equal(model.log_probs([state]), before, err_msg=unchanged)
     if uses_context:
         states = [model.advance(model.start(), word) for word in _list_known_words(model)]
         rows = model.log_probs(states)
-        assert not np.allclose(rows, rows[0], atol=1e-3), "the next word depends on no other"
+        assert not np.allclose(rows, rows[0], atol=1e-3), (
+            "the next word does not depend on the word before: give uses_context=False for a model without context"
+        )
 
 
 def _check_distributions(model: Any, close: Callable[..., None], normalization: float) -> None:
-    """They sum to one after every word, do not depend on their company, and hold what ``log_prob`` says."""
+    """Check that distributions sum to one, are independent of each other, and agree with ``log_prob``."""
     n_types, states = len(model.vocabulary), _sample_states(model)
     rows = model.log_probs(states)
-    after = model.log_probs([model.advance(model.start(), word) for word in range(n_types)])
-    for some in (rows, after):
-        assert isinstance(some, np.ndarray)
-        assert some.shape[1:] == (n_types,)
-        assert some.dtype in (np.float32, np.float64)
-        sums = np.exp(some.astype(np.float64)).sum(axis=1)
-        np.testing.assert_allclose(sums, 1, rtol=0, atol=normalization, err_msg="sums to one")
+    after_each_word = [model.advance(model.start(), word) for word in range(n_types)]
+    for found in (rows, model.log_probs(after_each_word)):
+        assert isinstance(found, np.ndarray), "log_probs does not return a NumPy array"
+        assert found.shape[1:] == (n_types,), "log_probs does not return one column for each type"
+        is_float = found.dtype in (np.float32, np.float64)
+        assert is_float, f"log_probs returns {found.dtype}, not float32 or float64"
+        sums = np.exp(found.astype(np.float64)).sum(axis=1)
+        error = "a distribution of log_probs does not sum to one"
+        np.testing.assert_allclose(sums, 1, rtol=0, atol=normalization, err_msg=error)
+    error = "a row of log_probs changes with the other states in the call"
     for i, state in enumerate(states):
-        close(model.log_probs([state])[0], rows[i], err_msg="a state depends on its company")
-    close(model.log_probs(states[::-1])[::-1], rows, err_msg="a state depends on its company")
+        close(model.log_probs([state])[0], rows[i], err_msg=error)
+    close(model.log_probs(states[::-1])[::-1], rows, err_msg=error)
     for word in (0, *_list_known_words(model), model.vocabulary.unknown_id):
         found = model.log_prob(states, np.full(len(states), word))
-        assert found.dtype == np.float64
+        assert found.dtype == np.float64, f"log_prob returns {found.dtype}, not float64"
         close(found, rows[:, word], err_msg="log_prob differs from log_probs")
-    assert model.log_probs([]).shape == (0, n_types)
-    assert model.log_prob([], np.array([], np.int64)).shape == (0,)
+    no_rows = model.log_probs([]).shape == (0, n_types)
+    assert no_rows, "log_probs of no states does not have the shape (0, types)"
+    no_scores = model.log_prob([], np.array([], np.int64)).shape == (0,)
+    assert no_scores, "log_prob of no states does not have the shape (0,)"
 
 
 def _check_texts(model: Any, close: Callable[..., None]) -> None:
-    """A text has the scores of its words one after the other, in parts, in any company, in whole distributions."""
-    sequences, words = sample_sequences(model), _list_known_words(model)
+    """Check that every way to score a text gives the scores of its words one after the other."""
+    sequences = sample_sequences(model)
     ids, offsets = pack(sequences)
     scores = model.score_corpus(ids, offsets)
-    assert scores.dtype == np.float64, "score_corpus returns float64"
-    expected: Any = []
+    assert scores.dtype == np.float64, f"score_corpus returns {scores.dtype}, not float64"
+    expected = []
     for sequence in sequences:
         state = model.start()
         for word in sequence:
@@ -175,39 +191,56 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
             state = model.advance(state, word)
     close(scores, expected, err_msg="score_corpus differs from scoring word by word")
     rows = np.concatenate(list(model.distributions(ids, offsets)))
-    assert rows.shape == (len(ids), len(model.vocabulary))
+    one_each = rows.shape == (len(ids), len(model.vocabulary))
+    assert one_each, (
+        "distributions does not yield one row for each token and one column for each type"
+    )
     close(rows[np.arange(len(ids)), ids], scores, err_msg="distributions differ from score_corpus")
+    _check_parts_of_a_stream(model, close)
+    _check_independence_of_sequences(model, close)
+    for n in (0, 1, 3):
+        nothing = pack([[]] * n)
+        no_scores = model.score_corpus(*nothing).shape == (0,)
+        assert no_scores, f"score_corpus of {n} empty sequences does not have the shape (0,)"
+        n_rows = sum(map(len, model.distributions(*nothing)))
+        assert not n_rows, f"distributions of {n} empty sequences has rows"
 
+
+def _check_parts_of_a_stream(model: Any, close: Callable[..., None]) -> None:
+    """Check that a sequence can be scored in two parts, cut anywhere."""
+    words = _list_known_words(model)
     whole = [*words, model.vocabulary.boundary_id, *words[::-1]]
     expected = model.score_corpus(*pack([whole]))
+    next_words = model.log_probs([_advance_over(model, whole)])
     for cut in (0, 3, len(words) + 1, len(whole)):
         first, state = model.score_from(model.start(), np.array(whole[:cut], np.int32))
         second, last = model.score_from(state, np.array(whole[cut:], np.int32))
-        assert first.dtype == second.dtype == np.float64
+        assert first.dtype == second.dtype == np.float64, "score_from does not return float64"
         found = np.concatenate([first, second])
         close(found, expected, err_msg="score_from: a stream in parts differs from the whole")
-        step = model.log_probs([_advance_over(model, whole)])
-        close(model.log_probs([last]), step, err_msg="score_from ends in another state")
+        error = "score_from returns a state that differs from that of advance"
+        close(model.log_probs([last]), next_words, err_msg=error)
 
-    # wherever a model cuts a long text into blocks, a sequence begins
-    rng = np.random.default_rng(0)
-    some = [*sequences, *(rng.choice(words, n).tolist() for n in range(6) for _ in range(5))]
-    alone = [model.score_corpus(*pack([sequence])) for sequence in some]
-    for order in (range(len(some)), rng.integers(0, len(some), 3_000).tolist()):
-        together = model.score_corpus(*pack([some[i] for i in order]))
-        expected = np.concatenate([alone[i] for i in order])
-        close(together, expected, err_msg="a sequence depends on its company")
+
+def _check_independence_of_sequences(model: Any, close: Callable[..., None]) -> None:
+    """Check that the scores of a sequence do not depend on the others, wherever a model cuts a text into blocks."""
+    words, rng = _list_known_words(model), np.random.default_rng(0)
+    sequences = sample_sequences(model)
+    sequences += [rng.choice(words, n).tolist() for n in range(6) for _ in range(5)]
+    alone = [model.score_corpus(*pack([sequence])) for sequence in sequences]
+    error = "score_corpus: the scores of a sequence change with the other sequences in the call"
+    n = len(sequences)
+    for order in (range(n), rng.integers(0, n, 3_000).tolist()):
+        together = model.score_corpus(*pack([sequences[i] for i in order]))
+        close(together, np.concatenate([alone[i] for i in order]), err_msg=error)
     long = model.score_corpus(*pack([words[:2], (words * 3_000)[:3_000], [], words[:1]]))
-    assert np.isfinite(long).all()
-    close(long[2:3], model.score_corpus(*pack([words[:1]])), err_msg="after a short sequence")
-    for n in (0, 1, 3):
-        nothing = pack([[]] * n)
-        assert model.score_corpus(*nothing).shape == (0,)
-        assert sum(map(len, model.distributions(*nothing))) == 0
+    assert np.isfinite(long).all(), "score_corpus of a sequence of 3,000 words is not finite"
+    for first in (long[2:3], long[-1:]):  # of the second and of the last sequence
+        close(first, model.score_corpus(*pack([words[:1]])), err_msg=error)
 
 
-def _check_words_of_a_table(model: Any, atol: float) -> None:
-    """They add up to the scores, by the chain rule, with what an unknown word has of its class."""
+def _check_surprisal_table(model: Any, atol: float) -> None:
+    """Check that a word's surprisal is its score, by the chain rule, and for an unknown word its share of its class."""
     vocabulary, shares = model.vocabulary, UnknownWords(model.vocabulary)
     known = [vocabulary.words[i] for i in _list_known_words(model)]
     lines = [[*known[:3], "never-seen"], [known[3], "never-seen", known[4]]]
@@ -215,29 +248,35 @@ def _check_words_of_a_table(model: Any, atol: float) -> None:
     table = surprisal_table(model, text, tokenizer="whitespace", context="sentence")
     ids = [[*vocabulary.encode(line), vocabulary.boundary_id] for line in lines]
     scores = np.split(model.score_corpus(*pack(ids)), [len(ids[0])])
-    expected = np.concatenate([each[:-1] for each in scores])
+    expected = np.concatenate([of_line[:-1] for of_line in scores])
     expected += shares.log_shares(chain.from_iterable(lines))
     found = np.asarray(table["surprisal"], float)
-    np.testing.assert_allclose(found, -expected / np.log(2), atol=atol)
-    assert np.asarray(table["known"]).tolist() == [True] * 3 + [False, True, False, True]
+    error = "surprisal_table differs from score_corpus"
+    np.testing.assert_allclose(found, -expected / np.log(2), atol=atol, err_msg=error)
+    known = np.asarray(table["known"]).tolist()
+    assert known == [True] * 3 + [False, True, False, True], (
+        "surprisal_table does not tell the words of the vocabulary from others"
+    )
 
 
 def _check_ownership(model: Any) -> None:
-    """Arguments stay as they are, and results belong to the caller."""
+    """Check that arguments are not changed, and that the caller may change results."""
     ids, offsets = pack(sample_sequences(model))
-    before, states = (ids.copy(), offsets.copy()), _sample_states(model)
+    ids_before, offsets_before, states = ids.copy(), offsets.copy(), _sample_states(model)
     expected = model.score_corpus(ids, offsets).copy(), model.log_probs(states).copy()
     list(model.distributions(ids, offsets))
-    np.testing.assert_array_equal(ids, before[0])
-    np.testing.assert_array_equal(offsets, before[1])
+    error = "score_corpus or distributions changes its arguments"
+    np.testing.assert_array_equal(ids, ids_before, err_msg=error)
+    np.testing.assert_array_equal(offsets, offsets_before, err_msg=error)
     model.score_corpus(ids, offsets).fill(np.nan)
     model.log_probs(states).fill(np.nan)
-    kept = "a result that the caller changed comes back"
-    np.testing.assert_array_equal(model.score_corpus(ids, offsets), expected[0], err_msg=kept)
-    np.testing.assert_array_equal(model.log_probs(states), expected[1], err_msg=kept)
+    error = "a result that the caller changed is returned again: return a new array from each call"
+    np.testing.assert_array_equal(model.score_corpus(ids, offsets), expected[0], err_msg=error)
+    np.testing.assert_array_equal(model.log_probs(states), expected[1], err_msg=error)
 
 
 def _check_refusals(model: Any, make_model: Callable[[], Any]) -> None:
+    """Check that unfitted models, ids outside the vocabulary and wrong offsets raise errors of Tacenda."""
     unfitted = make_model()
     with tempfile.TemporaryDirectory() as folder:
         acts: dict[str, Callable[[], Any]] = {
@@ -248,7 +287,7 @@ def _check_refusals(model: Any, make_model: Callable[[], Any]) -> None:
         }
         for name, act in acts.items():
             assert_refuses(act, NotFittedError, f"{name} before fit")
-        assert not Path(folder, "m").exists()
+        assert not Path(folder, "m").exists(), "save before fit leaves a folder"
     for word in (-1, len(model.vocabulary)):
         ids, start = pack([[0, word]]), model.start()
         acts = {
@@ -269,12 +308,12 @@ def _check_refusals(model: Any, make_model: Callable[[], Any]) -> None:
 def _check_fits(
     model: Any, make_model: Callable[[], Any], close: Callable[..., None], normalization: float
 ) -> None:
-    """A text in any form gives one model, whatever the model was fitted to before; held-out text gives a figure."""
+    """Check that a fit depends on the text only, not on its form or earlier fits, and measures held-out text."""
     sentences, corpus = sample_text(), Corpus.from_sentences(sample_text())
     ids = pack(sample_sequences(model))
 
     def check_same(other: Any, error: str) -> None:
-        assert other.vocabulary.words == model.vocabulary.words
+        assert other.vocabulary.words == model.vocabulary.words, error
         close(other.score_corpus(*ids), model.score_corpus(*ids), err_msg=error)
 
     string = "\n".join(map(" ".join, sentences))
@@ -283,20 +322,28 @@ def _check_fits(
         path.write_text(string, encoding="utf8")
         for text in (path, string, iter(sentences)):
             other = make_model()
-            assert other.fit(text) is other, "fit returns the model"
-            check_same(other, "another form of the text gives another model")
+            assert other.fit(text) is other, "fit does not return the model"
+            check_same(
+                other, f"fitting to a {type(text).__name__} gives another model than a Corpus"
+            )
     again = make_model().fit(Corpus.from_sentences(sample_sentences(seed=1))).fit(corpus)
     check_same(again, "fitting again does not forget the first text")
 
     held_out = Corpus.from_sentences(sample_sentences(60, seed=2), vocabulary=corpus.vocabulary)
     figures = make_model().fit(corpus, valid=held_out).figures
-    figures = [each for each in figures if each["measure"] == "perplexity"]
-    assert figures, "fit(corpus, valid) notes the perplexity of the held-out text in figures"
-    for figure in figures:
-        assert figure["protocol"], "a figure says how it was measured"
-        assert 1 <= figure["value"] < np.inf
-    for one_word in ([["a"]], [["a", "a"], ["a"]]):  # served, or refused in a sentence
+    perplexities = [figure for figure in figures if figure["measure"] == "perplexity"]
+    assert perplexities, (
+        "fit(corpus, valid) does not note the perplexity of the held-out text in figures"
+    )
+    for figure in perplexities:
+        assert figure.get("protocol"), 'a figure has no "protocol", which says how it was measured'
+        assert 1 <= figure["value"] < np.inf, f"a perplexity of held-out text is {figure['value']}"
+    for one_word in (
+        [["a"]],
+        [["a", "a"], ["a"]],
+    ):  # may be fitted to, or refused with an error of Tacenda
         small, few = make_model(), Corpus.from_sentences(one_word)
         if refusal_of(partial(small.fit, few), TacendaError, "fitting one word") is None:
             row = small.log_probs([small.start()]).astype(np.float64)
-            assert abs(np.exp(row).sum() - 1) <= normalization
+            is_normalized = abs(np.exp(row).sum() - 1) <= normalization
+            assert is_normalized, "a distribution of a model fitted to one word does not sum to one"
