@@ -45,9 +45,9 @@ BlankLines = Annotated[
     ),
 ]
 
-_SENTENCES = 2000  # scored at once
-_TABS = {"\\t": "\t", "tab": "\t"}  # as a tab is written on a command line
-_MOST_FOUND = 1000  # sentences of a beam search, which keeps as many states
+_SENTENCES_PER_BATCH = 2000
+_TABS = {"\\t": "\t", "tab": "\t"}  # ways to write a tab on a command line
+_MAX_BEAM = 1000  # width of a beam search, which holds as many states
 
 
 @app.command()
@@ -110,29 +110,26 @@ def surprisal(
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
-    of_items: dict[str, Any] = {"sentence": sentence, "words": words, "delimiter": delimiter}
-    for name, value in {"item": item, **of_items}.items() if region is None else ():
-        if value:
-            raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
-    of_items |= {"region": region, "text": item or [], "quotes": quotes}
-    of_items["delimiter"] = _TABS.get(delimiter or "", delimiter)
+    item_options = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
+    needing_region = [name for name, value in item_options.items() if value]
+    if region is None and needing_region:
+        name = needing_region[0]
+        raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
     if output is not None:
         check_ending(output)
         common.check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    if [str(file) for file in files].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    # a missing file is found before any is read
-    given = [common.input_text(file, **reading) for file in files]
+    texts = _open_texts(files, encoding, errors)
     if region is not None:
-        texts: list[Any] = [
-            found for each in given for found in read_items(each, **of_items, **reading)
-        ]
+        form: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
+        form |= {"delimiter": _TABS.get(delimiter or "", delimiter), "quotes": quotes}
+        form |= {"words": words, **reading}
+        texts = [read for text in texts for read in read_items(text, **form)]
     else:  # with a line end after it, no text is taken for the name of a file
-        texts = [each if isinstance(each, Path) else "\n".join([*each, ""]) for each in given]
+        texts = [text if isinstance(text, Path) else "\n".join([*text, ""]) for text in texts]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
+        warnings.simplefilter("ignore", UserWarning)  # the notes of the table have the same text
         table = surprisal_table(
             model,
             texts,
@@ -147,7 +144,7 @@ def surprisal(
     for note in table.notes:
         typer.echo(f"note: {common.as_options(note)}", err=True)
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as a file is
+        sys.stdout.reconfigure(encoding="utf-8")  # like a file
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
 
 
@@ -178,18 +175,20 @@ def compact(
     if text is None and tokenizer is not None:
         raise ConfigurationError("--tokenizer splits the text of --text FILE: leave it out")
     model = _load(folder)
-    is_table = isinstance(model, KneserNey)
-    idle = {"precision": precision is not None} if is_table else {"bits": bits, "prune": prune}
-    for name, given in idle.items():
-        if given:
+    if isinstance(model, KneserNey):
+        without_effect = {"precision": precision is not None}
+    else:
+        without_effect = {"bits": bits is not None, "prune": prune != 0}
+    for name, is_given in without_effect.items():
+        if is_given:
             raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
     common.check_output(output, force)
 
     def measure(measured: LanguageModel) -> Perplexity:
         return measured.perplexity(sentences, context=measured.own_context, marks="keep")
 
-    if text is not None:  # before anything is saved: it may not be there, or not be text
-        read = _sentences(model, text, tokenizer, "refuse", encoding, errors)
+    if text is not None:  # before anything is saved: the file may be missing, or hold no text
+        read = _read_sentences(model, text, tokenizer, "refuse", encoding, errors)
         sentences = list(_announce_fitted_lines(model, read))
         old = measure(model)
     if isinstance(model, KneserNey):
@@ -248,27 +247,14 @@ def fit(
 
     With --scheduler, the n-grams of a kneser_ney model are counted on a Dask cluster.
     """
-    from tacenda import plugins
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.language_model import check_keeps_checkpoints
-    from tacenda_lm.mixture import Mixture
 
     if count_words and scheduler is not None:
         raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
     options = common.options_of(settings, order=order, lds=lds)
-    if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
-        raise ConfigurationError(
-            "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
-        )
-    unfitted = plugins.make("language_models", model, options, distribution=distribution)
-    if checkpoints is not None:
-        check_keeps_checkpoints(unfitted)  # none that a cluster fits does
-    if scheduler is not None:
-        from tacenda_lm import dask
-
-        dask.check_model(unfitted)
-    reading: dict[str, Any] = {
+    unfitted = _make_model(model, options, distribution, checkpoints, scheduler)
+    splitting: dict[str, Any] = {
         "tokenizer": tokenizer,
         "encoding": encoding,
         "errors": errors,
@@ -278,8 +264,8 @@ def fit(
     common.check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
-        held_out = list(sentences_of(common.input_text(valid, encoding, errors), **reading))
-    reading |= {
+        held_out = list(sentences_of(common.input_text(valid, encoding, errors), **splitting))
+    counting: dict[str, Any] = {
         "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
         "max_vocabulary": max_vocabulary or None,
         "min_count": min_count,
@@ -287,11 +273,13 @@ def fit(
         "digits": digits,
     }
     if count_words:
-        reading["count_words"] = True
-    with common.open_corpus(text, scheduler, **reading) as corpus:
+        counting["count_words"] = True
+    with common.open_corpus(text, scheduler, **splitting, **counting) as corpus:
         if scheduler is None:
             fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
         else:
+            from tacenda_lm import dask
+
             fitted = dask.fit(unfitted, corpus, held_out, marks="keep")
     for _ in _announce_fitted_lines(fitted, iter(held_out or [])):
         pass
@@ -323,8 +311,8 @@ def score(
 
     blank = check_blank_lines(blank_lines)
     model = _load(folder)
-    sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
-    while batch := list(islice(sentences, _SENTENCES)):
+    sentences = _read_sentences(model, file, tokenizer, marks, encoding, errors)
+    while batch := list(islice(sentences, _SENTENCES_PER_BATCH)):
         if not words:
             scores = model.score_batch(batch, blank_lines=blank).tolist()
             for log10, sentence in zip(scores, batch, strict=True):
@@ -361,12 +349,17 @@ def perplexity(
 
     checked, blank = check_context(context), check_blank_lines(blank_lines)
     model = _load(folder)
-    given = _sentences(model, file, tokenizer, marks, encoding, errors)
+    given = _read_sentences(model, file, tokenizer, marks, encoding, errors)
     sentences = _announce_fitted_lines(model, given)
     found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
-        return
+    else:
+        _print_perplexity(found)
+
+
+def _print_perplexity(found: Perplexity) -> None:
+    """Print a perplexity in its variants, one line each."""
     typer.echo(
         f"{found.n_sentences:,} sentences, {found.n_words:,} words, "
         f"{found.n_oov:,} of them outside the vocabulary"
@@ -405,7 +398,7 @@ def generate(
     beam: int | None = Option(
         None,
         min=1,
-        max=_MOST_FOUND,
+        max=_MAX_BEAM,
         metavar="WIDTH",
         help="Search for the most probable sentences with a beam of this width, instead of sampling.",
     ),
@@ -417,25 +410,28 @@ def generate(
 
     from tacenda.tokenizers import get_tokenizer
 
-    given = {"--seed": seed, "--temperature": temperature, "--k": k}
-    drawing = [name for name, value in given.items() if value is not None]
-    if beam is not None and drawing:
-        raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(drawing)}")
-    if beam is not None and n > _MOST_FOUND:
-        raise typer.BadParameter(f"--beam finds at most {_MOST_FOUND:,} sentences, not {n:,}")
+    options = {"--seed": seed, "--temperature": temperature, "--k": k}
+    of_sampling = [name for name, value in options.items() if value is not None]
+    if beam is not None and of_sampling:
+        raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(of_sampling)}")
+    if beam is not None and n > _MAX_BEAM:
+        raise typer.BadParameter(f"--beam finds at most {_MAX_BEAM:,} sentences, not {n:,}")
     model = _load(folder)
-    begin = list(get_tokenizer(_tokenizer_of(model, tokenizer))(context)) if context else []
+    beginning = list(get_tokenizer(_choose_tokenizer(model, tokenizer))(context)) if context else []
     if beam is not None:
-        found = iter(model.beam(begin, width=max(beam, n), n=n, max_words=max_words))
+        found = iter(model.beam(beginning, width=max(beam, n), n=n, max_words=max_words))
     else:
-        rng, heat = np.random.default_rng(seed or 0), 1.0 if temperature is None else temperature
-        drawn: dict[str, Any] = {"max_words": max_words, "temperature": heat, "k": k}
-        found = (model.sample(begin, seed=rng, **drawn) for _ in range(n))
+        rng = np.random.default_rng(seed or 0)
+        sampling: dict[str, Any] = {"max_words": max_words, "k": k}
+        if temperature is not None:
+            sampling["temperature"] = temperature
+        found = (model.sample(beginning, seed=rng, **sampling) for _ in range(n))
     if as_json:
-        typer.echo(json.dumps([each._asdict() for each in found]))
+        typer.echo(json.dumps([continuation._asdict() for continuation in found]))
         return
-    for each in found:  # each as soon as it is drawn
-        typer.echo(" ".join([*begin, *each.words, *([] if each.ended else ["..."])]))
+    for continuation in found:  # each as soon as it is drawn
+        mark = [] if continuation.ended else ["..."]
+        typer.echo(" ".join([*beginning, *continuation.words, *mark]))
 
 
 @app.command()
@@ -458,7 +454,6 @@ def mix(
     force: common.Force = False,
 ) -> None:
     """Mix language models, with fixed or fitted weights."""
-    from tacenda.artifact.folder import check_name
     from tacenda_lm.mixture import AdaptiveMixture, Mixture
 
     if adaptive and valid is None:
@@ -468,24 +463,16 @@ def mix(
     if valid is not None and weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
     try:
-        given = None if weights is None else [float(weight) for weight in weights.split(",")]
+        fixed = None if weights is None else [float(weight) for weight in weights.split(",")]
     except ValueError as error:
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
     common.check_output(output, force)
     models = [_load(folder) for folder in folders]
-    names = [folder.resolve().name for folder in folders]
-    try:
-        usable = len(set(names)) == len(names) and all(map(check_name, names))
-    except ArtifactError:  # a saved model cannot hold one of them
-        usable = False
-    if not usable:
-        names = [f"model-{i}" for i in range(len(folders))]
-    mixture = (AdaptiveMixture if adaptive else Mixture)(
-        dict(zip(names, models, strict=True)), given
-    )
+    kind = AdaptiveMixture if adaptive else Mixture
+    mixture = kind(dict(zip(_name_components(folders), models, strict=True)), fixed)
     if valid is not None:
-        given_text = _sentences(mixture, valid, tokenizer, marks, encoding, errors)
-        text = list(_announce_fitted_lines(mixture, given_text))
+        read = _read_sentences(mixture, valid, tokenizer, marks, encoding, errors)
+        text = list(_announce_fitted_lines(mixture, read))
         mixture.fit_weights(text, marks="keep")
         name = "text the weights were fitted on"
         mixture.record(text, name, context=mixture.own_context, marks="keep")
@@ -551,15 +538,15 @@ def to_arpa(
     """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
     from tacenda_lm import KneserNey
 
-    is_printed = str(file) == "-"
-    if not is_printed:
+    to_standard_output = str(file) == "-"
+    if not to_standard_output:
         common.check_file(file, force)
     model = _load(folder)
     if not isinstance(model, KneserNey):
         raise ConfigurationError(
             f"{folder} holds a model {model.name!r}: ARPA files are of kneser_ney"
         )
-    model.to_arpa(sys.stdout.buffer if is_printed else file)
+    model.to_arpa(sys.stdout.buffer if to_standard_output else file)
     typer.echo(f"n-grams of 1 to {model.order} words in {file}", err=True)
 
 
@@ -593,46 +580,96 @@ def clusters(
     typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
 
 
-# -- what the commands are given -----------------------------------------------------------------------
+# -- reading the arguments -----------------------------------------------------------------------------
 
 
 def _load(folder: Path) -> LanguageModel:
+    """Load a saved language model. Raises ConfigurationError for another model."""
     model: LanguageModel = common.load_model(folder, "score_corpus", "a language model")
     return model
 
 
-def _tokenizer_of(model: LanguageModel, given: str | None) -> str:
-    """Return the tokenizer that was given, or else the one that the model was fitted with."""
+def _make_model(
+    name: str,
+    options: dict[str, Any],
+    distribution: str | None,
+    checkpoints: Path | None,
+    scheduler: str | None,
+) -> Any:
+    """Return an unfitted model. Raises ConfigurationError if it cannot be fitted as the command line says."""
+    from tacenda import plugins
+    from tacenda_lm.language_model import check_keeps_checkpoints
+    from tacenda_lm.mixture import Mixture
+
+    if issubclass(plugins.get("language_models", name, distribution=distribution), Mixture):
+        raise ConfigurationError(
+            "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
+        )
+    unfitted = plugins.make("language_models", name, options, distribution=distribution)
+    if (
+        checkpoints is not None
+    ):  # refused with a scheduler too: no model that a cluster fits has them
+        check_keeps_checkpoints(unfitted)
+    if scheduler is not None:
+        from tacenda_lm import dask
+
+        dask.check_model(unfitted)
+    return unfitted
+
+
+def _name_components(folders: list[Path]) -> list[str]:
+    """Return the names of folders if a saved mixture can hold components of these names, and numbers otherwise."""
+    from tacenda.artifact.folder import check_name
+
+    names = [folder.resolve().name for folder in folders]
+    try:
+        for name in names:
+            check_name(name)
+        is_usable = len(set(names)) == len(names)
+    except ArtifactError:
+        is_usable = False
+    return names if is_usable else [f"model-{i}" for i in range(len(folders))]
+
+
+def _open_texts(files: list[Path], encoding: str, errors: str) -> list[Any]:
+    """Return files, or lines for standard input. Raises CorpusError for a missing one before any is read."""
+    if [str(file) for file in files].count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    return [common.input_text(file, encoding, errors) for file in files]
+
+
+def _choose_tokenizer(model: LanguageModel, tokenizer: str | None) -> str:
+    """Return the tokenizer of the command line, by default the one that the model was fitted with."""
     from tacenda_lm.language_model import find_fitted_tokenizer
 
     try:
-        return find_fitted_tokenizer(model) if given is None else given
+        return find_fitted_tokenizer(model) if tokenizer is None else tokenizer
     except ConfigurationError as error:
         cause = str(error).removesuffix("give tokenizer")
         raise typer.BadParameter(f"{cause}give --tokenizer") from error
 
 
-def _sentences(
+def _read_sentences(
     model: LanguageModel, file: Path, tokenizer: str | None, marks: str, encoding: str, errors: str
 ) -> Iterator[list[str]]:
-    """Return the token lists of a text, by default tokenized as for the fit."""
+    """Yield the token lists of a text, by default tokenized like the text that the model was fitted to."""
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
 
     text = common.input_text(file, encoding, errors)
-    split = _tokenizer_of(model, tokenizer)
+    split = _choose_tokenizer(model, tokenizer)
     return sentences_of(text, split, encoding, errors, check_marks(marks))
 
 
 def _announce_fitted_lines(
     model: LanguageModel, sentences: Iterator[list[str]]
 ) -> Iterator[list[str]]:
-    """Yield the sentences; say on standard error at their end if the model was fitted to them."""
+    """Yield the sentences; after the last, print to standard error if the model was fitted to them."""
     from tacenda_lm.line_sketch import Found, find_lines
     from tacenda_lm.sequences import encode_sentences
 
     total: Found | None = None
-    while batch := list(islice(sentences, _SENTENCES)):
+    while batch := list(islice(sentences, _SENTENCES_PER_BATCH)):
         found = find_lines(model, *encode_sentences(batch, model.vocabulary))
         total = found if total is None or found is None else total + found
         yield from batch
@@ -641,7 +678,7 @@ def _announce_fitted_lines(
 
 
 def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
-    """Return the words of a saved or installed model, of a file of clusters, or of a file of words between whitespace.
+    """Read a vocabulary from a saved or installed model, a file of clusters, or a file of words.
 
     Raises ConfigurationError for a model without a vocabulary, and CorpusError for a file that cannot be read.
     """
@@ -659,11 +696,9 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
             raise ConfigurationError(f"{source} holds a model without a vocabulary of words")
         return found
     normalization = Normalization(digits, lowercase)
-    rows = filter(
-        None, sentences_of(common.input_text(source, "utf-8", "strict"), ASCII_WHITESPACE)
-    )
-    listed = list(rows)
-    if listed and all(len(row) == 3 and set(row[0]) <= {"0", "1"} for row in listed):
-        counts = {word: whole_number(count) or 0 for _, word, count in listed}
+    text = common.input_text(source, "utf-8", "strict")
+    rows = [row for row in sentences_of(text, ASCII_WHITESPACE) if row]
+    if rows and all(len(row) == 3 and set(row[0]) <= {"0", "1"} for row in rows):
+        counts = {word: whole_number(count) or 0 for _, word, count in rows}
         return Vocabulary.from_counts(counts, 0, min_count=1, normalization=normalization)
-    return Vocabulary.from_words(chain.from_iterable(listed), normalization)
+    return Vocabulary.from_words(chain.from_iterable(rows), normalization)
