@@ -1,4 +1,4 @@
-"""`UnigramCache` and `NeuralCache`: words that were read are read again, above all in contexts like the present one."""
+"""`UnigramCache` and `NeuralCache`: language models that predict the words of the recent text."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tacenda_lm.states import State, not_of_this_model, vector_of
 _Floats = npt.NDArray[np.floating[Any]]
 _Float64 = npt.NDArray[np.float64]
 
-_ROWS = 512  # words whose contexts are compared with all of the window at once
-_WORDS = 8192  # of a text, whose vectors are held at once
-_FARTHEST = 1e9  # squares of no coordinate are infinite in float32, whatever the model is like
-_COMMON = 500  # words after each of which stands a context whose distances give the scale
+_ROWS_PER_BLOCK = 512  # words whose contexts are compared with the whole window at once
+_WORDS_PER_BLOCK = 8192  # of a text, whose vectors are in memory at once
+_MAX_COORDINATE = 1e9  # so that no square is infinite in float32
+_N_COMMON_WORDS = 500  # the contexts after each of them give the scale of distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +46,14 @@ class UnigramCacheSettings(_CacheSettings):
 
     decay: float = option(
         0.99,
-        "factor of a word's weight for every word since; with 1 all words of the window weigh the same",
+        "factor of the weight of a word for every word read since; with 1, all words of the window weigh the same",
         above=0,
         at_most=1,
     )
     prior_words: float = option(
         1.0,
-        "weight of the words' frequencies in the training text, in words just read; all there is before the first",
+        "weight of the frequencies of words in the training text, in words just read; before the first word, only they "
+        "count",
         at_least=1e-6,
         at_most=1e9,
     )
@@ -64,31 +65,34 @@ class NeuralCacheSettings(_CacheSettings):
 
     sharpness: float = option(
         5.0,
-        "theta: a word whose context is as far from the present one as contexts are on average weighs exp(-theta) of "
-        "one with the same context",
+        "theta: a word whose context has the average distance from the present one weighs exp(-theta) times as much as "
+        "a word with the same context",
         at_least=0,
         at_most=1e3,
     )
     decay: float = option(
-        1.0, "factor of a word's weight for every word since; the paper has 1", above=0, at_most=1
+        1.0,
+        "factor of the weight of a word for every word read since; 1 in the paper",
+        above=0,
+        at_most=1,
     )
     prior_words: float = option(
         0.5,
-        "weight of the words' frequencies in the training text, in words read in the same context",
+        "weight of the frequencies of words in the training text, in words read in the same context",
         at_least=1e-6,
         at_most=1e9,
     )
     hlbl: Group[HLBLSettings] = group(
         HLBLSettings,
-        "options of the `HLBL` that ``fit`` fits, unless another model was given to ``over``",
+        "options of the `HLBL` that ``fit`` fits, unless ``over`` was given another model",
     )
 
 
 class _Cache(LanguageModel):
-    """Base of the caches: words that are remembered with weights, and the frequencies of all words."""
+    """The base of the caches, which mix weighted words of the recent text with the frequencies of all words."""
 
     distribution: ClassVar[str] = "tacenda-lm"
-    _prior: _Float64  # u (types,), the frequencies of the words, one added to each count
+    _prior: _Float64  # u (types,), the frequencies of words, with one added to each count
 
     @property
     def own_context(self) -> Context:
@@ -99,7 +103,7 @@ class _Cache(LanguageModel):
         self._vocabulary, self._prior = vocabulary, np.asarray(counts / counts.sum(), np.float64)
 
     def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Floats]]:
-        """Yield for each state the words that it remembers and their weights, (entries,) each. Raises DataError."""
+        """Yield for each state the words that it holds and their weights (entries,). Raises DataError."""
         raise NotImplementedError
 
     def log_probs(self, states: Sequence[State]) -> _Float64:
@@ -116,9 +120,9 @@ class UnigramCache(_Cache):
 
         p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
 
-    u are the frequencies of the words in the text that the vocabulary was made from, and kappa is ``prior_words``. Use
-    the cache in a `Mixture`: text repeats its words, but models with a short context forget them. It reaches
-    across the ends of sentences; score running text as a stream.
+    u are the frequencies of words in the text from which the vocabulary was made, and kappa is ``prior_words``. Use the
+    cache in a `Mixture`: text repeats its words, which models with a short context forget. The window reaches across
+    the ends of sentences; score running text as a stream.
 
     Examples
     --------
@@ -138,7 +142,7 @@ class UnigramCache(_Cache):
 
     @cached_property
     def _weights(self) -> _Float64:
-        """The weight of the last word, of the one before, and so on, (window,)."""
+        """The weights of the last word, the word before it, and so on (window,)."""
         return np.asarray(self.settings.decay ** np.arange(self.settings.window, dtype=np.float64))
 
     # -- one word after another: the value of a state is the bytes of the words, int32, oldest first ------
@@ -163,14 +167,14 @@ class UnigramCache(_Cache):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        from tacenda_lm.compiled import recent  # imports numba
+        from tacenda_lm.compiled import sum_recent_weights  # imports numba
 
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         kappa = self.settings.prior_words
-        read = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
-        of_last = np.concatenate([[0.0], np.cumsum(self._weights)])
-        totals = of_last[np.minimum(read, self.settings.window)]
-        hits = recent(ids, offsets, self._weights)
+        n_before = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
+        cumulative = np.concatenate([[0.0], np.cumsum(self._weights)])
+        totals = cumulative[np.minimum(n_before, self.settings.window)]
+        hits = sum_recent_weights(ids, offsets, self._weights)
         return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
@@ -190,14 +194,14 @@ class UnigramCache(_Cache):
 
 @runtime_checkable
 class HasContextVectors(Protocol):
-    """A language model that predicts from a vector; a third party's model offers these two methods to be cached."""
+    """A language model that predicts from a vector; `NeuralCache.over` takes any model with these two methods."""
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
-        """Return the vector that each state predicts from, (states, width)."""
+        """Return the vector from which each state predicts (states, width)."""
         ...
 
     def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
-        """Return the vector that predicts each id of a sequence after a state, (tokens, width), and the state after."""
+        """Return the vectors that predict the ids that follow a state (tokens, width), and the state after them."""
         ...
 
 
@@ -211,7 +215,7 @@ class NeuralCache(_Cache):
     inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are as in
     `UnigramCache`.) If no recent context was similar, the frequencies u decide.
 
-    The vectors come from an `HLBL` that `fit` fits, or from any model given to `over` that `HasContextVectors`. Use the
+    The vectors come from an `HLBL` that `fit` fits, or from any model with `HasContextVectors` given to `over`. Use the
     cache in a `Mixture` together with that model, and score running text as a stream.
 
     Examples
@@ -228,39 +232,45 @@ class NeuralCache(_Cache):
     def __init__(self, settings: NeuralCacheSettings) -> None:
         super().__init__(settings)
         self.model: Any = HLBL.from_settings(settings.hlbl)
-        self._scale, self._given = 0.0, False  # whether the model was given to `over`
-        self._adopted: Any = None
+        self._scale = 0.0  # mean squared distance of common contexts
+        self._is_given = False  # whether the model was given to `over`
+        # ``fitted_on`` of the model when `_adopt` was last called; every fit of the model sets a new one
+        self._adopted_fit: Any = None
 
     @classmethod
     def over(cls, model: LanguageModel, **options: Any) -> Self:
-        """Return a cache over the vectors of a model, which stays as it is; ``options`` are the options of the class.
+        """Return a cache over the vectors of a model; ``options`` are the other options of the class.
 
-        If the model is fitted, do not fit the cache: that would fit the model again.
+        If the model is fitted, the cache is too; fitting the cache would fit the model again.
 
         Raises
         ------
         ConfigurationError
-            The model predicts from no vector, or an option makes no sense.
+            The model does not predict from vectors, or an option is unknown or out of range.
         """
         if "hlbl" in options:
             raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")
-        found = cls(**options)
-        found._check(model)
-        found.model, found.keeps_checkpoints, found._given = model, model.keeps_checkpoints, True
+        cache = cls(**options)
+        cache._set_model(model, is_given=True)
         try:
-            found._adopt()
+            cache._adopt()
         except NotFittedError:
-            return found
-        found.fitted_on = dict(model.fitted_on)
-        return found
+            return cache
+        cache.fitted_on = dict(model.fitted_on)
+        return cache
 
-    @staticmethod
-    def _check(model: Any) -> None:
+    def _set_model(self, model: Any, *, is_given: bool) -> None:
+        """Take the vectors from a model. Raises ConfigurationError if it has none."""
         if not isinstance(model, LanguageModel) or not isinstance(model, HasContextVectors):
             raise ConfigurationError(
                 f"a neural cache needs a language model with state_vectors and vectors_from, such as HLBL or "
                 f"RecurrentLM, and a {type(model).__name__} has none"
             )
+        self.model, self.keeps_checkpoints, self._is_given = (
+            model,
+            model.keeps_checkpoints,
+            is_given,
+        )
 
     def __repr__(self) -> str:
         state = "fitted" if self._vocabulary is not None else "not fitted"
@@ -269,40 +279,40 @@ class NeuralCache(_Cache):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the model, even if it was fitted again, which changes distances. Raises NotFittedError."""
+        """The vocabulary of the model; if the model was fitted again, the cache adapts. Raises NotFittedError."""
         known = super().vocabulary
         theirs: Vocabulary = self.model.vocabulary
-        if theirs is not known or self.model.fitted_on is not self._adopted:
+        if theirs is not known or self.model.fitted_on is not self._adopted_fit:
             self._adopt()
         return theirs
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         if self.keeps_checkpoints:
             place, resume = run.checkpoints, run.resume
-            # marks to be refused were already refused when the corpus was read
+            # marks are kept, because reading the corpus has already refused them if it should
             self.model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
         else:
             self.model.fit(corpus, valid, marks="keep")
         self._adopt()
 
     def _adopt(self) -> None:
-        """Take over what the model knows. Raises NotFittedError."""
+        """Take the vocabulary of the model, and the scale and center of its vectors. Raises NotFittedError."""
         vocabulary = self.model.vocabulary
-        common = np.argsort(-vocabulary.counts, kind="stable")[:_COMMON].tolist()
+        common = np.argsort(-vocabulary.counts, kind="stable")[:_N_COMMON_WORDS].tolist()
         start = self.model.start()
-        r = self.model.state_vectors([self.model.advance(start, word) for word in common])
-        wide = np.asarray(r, np.float64)
-        self._adopted = self.model.fitted_on  # of which a fit sets another
-        self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
+        vectors = self.model.state_vectors([self.model.advance(start, word) for word in common])
+        r = np.asarray(vectors, np.float64)
+        self._adopted_fit = self.model.fitted_on
+        self._scale, self._center = float(2 * r.var(axis=0).sum()), r.mean(axis=0)
         self._set_vocabulary(vocabulary)
 
-    def _place(self, r: _Floats) -> npt.NDArray[np.float32]:
+    def _standardize(self, r: _Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
 
-        They lie around zero, because float32 rounds a small distance of far vectors.
+        The coordinates are centered, because float32 rounds small distances between vectors far from zero.
         """
         unit = np.sqrt(self.settings.sharpness / self._scale) if self._scale > 0 else 0.0
-        placed = np.clip((r - self._centre) * unit, -_FARTHEST, _FARTHEST)
+        placed = np.clip((r - self._center) * unit, -_MAX_COORDINATE, _MAX_COORDINATE)
         return np.ascontiguousarray(placed, np.float32)
 
     # -- one word after another: (that of the model, words as bytes, the bytes of each word's vector) ------
@@ -314,7 +324,7 @@ class NeuralCache(_Cache):
     def advance(self, state: State, word: int) -> State:
         check_word(word, len(self.vocabulary))
         inner, words, vectors = state.parts(3)
-        r = self._place(self.model.state_vectors([State(inner)]))
+        r = self._standardize(self.model.state_vectors([State(inner)]))
         if not isinstance(vectors, tuple) or len(vector_of(words, np.int32)) != len(vectors):
             raise not_of_this_model()
         window = self.settings.window
@@ -323,23 +333,23 @@ class NeuralCache(_Cache):
         return State((self.model.advance(State(inner), word).value, words, vectors))
 
     def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, npt.NDArray[np.float32]]]:
-        placed = self._place(self.model.state_vectors([State(s.parts(3)[0]) for s in states]))
+        placed = self._standardize(self.model.state_vectors([State(s.parts(3)[0]) for s in states]))
         for r, state in zip(placed, states, strict=True):
-            words, vectors = self._entries(state, len(r))
-            yield words, self._weights(r[None], vectors, len(vectors))[0]
+            words, vectors = self._unpack_entries(state, len(r))
+            yield words, self._compute_weights(r[None], vectors, len(vectors))[0]
 
-    def _entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """Return the words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
+    def _unpack_entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """Return the words of a state (entries,) and their vectors (entries, width). Raises DataError."""
         _, words, vectors = state.parts(3)
-        if not isinstance(vectors, tuple) or not all(isinstance(each, bytes) for each in vectors):
+        if not isinstance(vectors, tuple) or not all(isinstance(data, bytes) for data in vectors):
             raise not_of_this_model()
         placed = vector_of(b"".join(vectors), np.float32, width * len(vectors)).reshape(-1, width)
         return check_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
 
-    def _weights(
+    def _compute_weights(
         self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int
     ) -> npt.NDArray[np.float32]:
-        """Return the weights k (rows, entries); row i is that of the word at place ``first + i`` of the entries."""
+        """Return the weights k (rows, entries); row i is of the word at place ``first + i`` of the entries."""
         squares = np.einsum("td,td->t", r, r)[:, None] + np.einsum("td,td->t", entries, entries)
         k: npt.NDArray[np.float32] = r @ entries.T
         k *= 2
@@ -355,47 +365,41 @@ class NeuralCache(_Cache):
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
-        found, start = np.empty(len(ids)), self.start()
+        scores, start = np.empty(len(ids)), self.start()
         for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            found[i:j] = self._score_ids(start, ids[i:j])[0]
-        return found
+            scores[i:j] = self.score_from(start, ids[i:j])[0]
+        return scores
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
-        scores, inner, words, entries = self._score_ids(state, check_ids(ids, len(self.vocabulary)))
-        vectors = tuple(row.tobytes() for row in entries)
-        return scores, State((inner.value, words.tobytes(), vectors))
-
-    def _score_ids(
-        self, state: State, ids: Ids
-    ) -> tuple[_Float64, State, Ids, npt.NDArray[np.float32]]:
-        """Return the scores of ids, the state of the model after them, and the entries after them."""
         from tacenda_lm.compiled import sum_matching_weights  # imports numba
 
+        ids = check_ids(ids, len(self.vocabulary))
         inner, window = State(state.parts(3)[0]), self.settings.window
         kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
-        words, entries = self._entries(state, width)
-        found = np.empty(len(ids))
-        for i in range(0, len(ids), _WORDS):
-            part = ids[i : i + _WORDS]
+        words, entries = self._unpack_entries(state, width)
+        scores = np.empty(len(ids))
+        for i in range(0, len(ids), _WORDS_PER_BLOCK):
+            part = ids[i : i + _WORDS_PER_BLOCK]
             r, inner = self.model.vectors_from(inner, part)
             n = len(words)
             words = np.concatenate([words, part])
-            entries = np.concatenate([entries, self._place(r)])
-            for row in range(n, len(words), _ROWS):
-                end, low = min(row + _ROWS, len(words)), max(0, row - window)
-                k = self._weights(entries[row:end], entries[low:end], row - low)
+            entries = np.concatenate([entries, self._standardize(r)])
+            for row in range(n, len(words), _ROWS_PER_BLOCK):
+                end, low = min(row + _ROWS_PER_BLOCK, len(words)), max(0, row - window)
+                k = self._compute_weights(entries[row:end], entries[low:end], row - low)
                 hits, totals = sum_matching_weights(k, words[low:end], row - low, window)
                 prior = kappa * self._prior[words[row:end]]
-                found[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))
+                scores[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))
             words, entries = words[-window:], entries[-window:]
-        return found, inner, words, entries
+        vectors = tuple(row.tobytes() for row in entries)
+        return scores, State((inner.value, words.tobytes(), vectors))
 
     # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         _ = self.vocabulary
         settings = self.settings.to_dict()
-        if self._given:
+        if self._is_given:
             del settings["hlbl"]
         else:
             settings["hlbl"].pop("device")
@@ -410,15 +414,13 @@ class NeuralCache(_Cache):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
-        found = cls.from_settings(config["settings"])
+        cache = cls.from_settings(config["settings"])
         scale = take(arrays, "scale", Float64[Array, "1", at_least(0)], {})
         model: Any = nested.get("model")
         try:
-            found._check(model)
-            found.model, found.keeps_checkpoints = model, model.keeps_checkpoints
-            found._given = "hlbl" not in config["settings"]
-            found._adopt()
+            cache._set_model(model, is_given="hlbl" not in config["settings"])
+            cache._adopt()
         except (ConfigurationError, NotFittedError) as error:
             raise ArtifactError(f"its model does not fit: {error}") from error
-        found._scale = float(scale[0])
-        return found
+        cache._scale = float(scale[0])
+        return cache

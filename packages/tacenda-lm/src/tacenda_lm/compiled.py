@@ -1,4 +1,4 @@
-"""Compiled loops of the caches and of `StateSpaceLM`. Import this only at need: it imports numba."""
+"""Compiled loops of the caches and of `StateSpaceLM`. Import this module only where it is used: it imports numba."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
@@ -16,8 +16,8 @@ _FAST = {"contract", "reassoc"}
 
 
 @njit(fastmath=_FAST)
-def recent(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
-    """Return how much each id weighs among those before it in its sequence, float64 (tokens,).
+def sum_recent_weights(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
+    """Return the summed weights of the earlier occurrences of each id in its sequence, float64 (tokens,).
 
         hit_t = sum_{a = 1 .. window} weights[a - 1] [ids_{t - a} = ids_t]
 
@@ -39,10 +39,10 @@ def recent(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
 def sum_matching_weights(
     weights: npt.NDArray[np.floating[Any]], words: Ids, first: int, window: int
 ) -> tuple[Float64, Float64]:
-    """Return how much the entries with the right word weigh, and all entries, for some rows: float64 (rows,) each.
+    """Return the summed weights of the entries with the right word, and of all entries, float64 (rows,) each.
 
-    Row r belongs to the word at place ``first + r`` of ``words``, and ``weights`` (rows, places) belong to entries
-    at all places; it counts the entries at the ``window`` places before its own.
+    Row r is about the word at place ``first + r`` of ``words``, and sums the entries at the ``window`` places before
+    it; ``weights`` (rows, places) has the entries at all places.
     """
     hits, totals = np.zeros(len(weights)), np.zeros(len(weights))
     for r in range(len(weights)):
@@ -61,13 +61,27 @@ def sum_matching_weights(
 def read_side_by_side(words, limit, from_inputs, matrices, masks, rows, q, found):
     """Read texts side by side, with one step of ascent from every predicted state (see `state_space.forward`).
 
-    With few types a product of matrices has too few numbers to be worth a call. All arrays are in C order and of one
-    dtype but ``words``. ``rows`` (steps, texts, types) hold what inputs and biases give to the scores, and become
-    log-probabilities. ``from_inputs`` (steps, texts, internal) is what the columns of B and A for the inputs give. The
-    ``matrices`` are those for the internal state, of B (types, internal) and A (internal, internal), and Lambda B A'
-    (types, internal). The ``masks`` say which places are live and seen (steps, texts) and what is kept of the states
-    (steps, texts, internal), which may be empty. ``q`` (texts, internal) is changed; the states and errors ``found``
-    are written.
+    With few types, products of matrices are too small to be worth their calls.
+
+    Parameters
+    ----------
+    words
+        (steps, texts). All other arrays have one dtype, and all are in C order.
+    limit
+        The bound of the elements of q.
+    from_inputs
+        The part of A s that comes from the inputs (steps, texts, internal).
+    matrices
+        The columns for the internal state of B (types, internal) and of A (internal, internal), and Lambda B A'
+        (types, internal).
+    masks
+        ``live`` and ``seen`` (steps, texts) of a `Piece`, and ``keep`` (steps, texts, internal), empty without dropout.
+    rows
+        The part of the scores that comes from inputs and biases (steps, texts, types); becomes log-probabilities.
+    q
+        (texts, internal); becomes the states after the last step.
+    found
+        The states (steps, texts, internal) and errors e (steps, texts, types), which are written.
     """
     (outputs, transition, gain), (live, seen, keep), (states, errors) = matrices, masks, found
     length, texts, types = rows.shape

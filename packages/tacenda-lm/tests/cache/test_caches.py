@@ -10,7 +10,7 @@ from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, State, UnigramCache
 from tacenda_lm import cache as neural
-from tacenda_lm.compiled import recent, sum_matching_weights
+from tacenda_lm.compiled import sum_matching_weights, sum_recent_weights
 
 HLBL_SMALL = {"width": 6, "context": 2, "copies": 1, "epochs": 1}
 
@@ -102,8 +102,8 @@ def test_a_unigram_cache_is_what_its_equation_says(options):
 
 @pytest.mark.parametrize("options", NEURAL, ids=str)
 def test_a_neural_cache_is_what_its_equation_says(options, hlbl, monkeypatch):
-    monkeypatch.setattr(neural, "_ROWS", 4)
-    monkeypatch.setattr(neural, "_WORDS", 10)
+    monkeypatch.setattr(neural, "_ROWS_PER_BLOCK", 4)
+    monkeypatch.setattr(neural, "_WORDS_PER_BLOCK", 10)
     check(NeuralCache.over(hlbl, **options), by_hand_neural)
 
 
@@ -148,7 +148,9 @@ def test_recent_words_weigh_what_a_loop_says(sequences, weights):
         for sequence in sequences
         for t, word in enumerate(sequence)
     ]
-    np.testing.assert_allclose(recent(ids, offsets, np.array(weights)), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        sum_recent_weights(ids, offsets, np.array(weights)), expected, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("window", [1, 3, 50])

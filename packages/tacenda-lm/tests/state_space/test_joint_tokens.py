@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda_lm.state_space import JointTokens, windows_of
+from tacenda_lm.joint_tokens import JointTokens
+from tacenda_lm.state_space import read_windows
 from tacenda_lm.streams import Stream
 
 TYPES, UNKNOWN, LONGEST = 4, 1, 4
 
 
 def runs_of(ids):
-    windows = windows_of(
+    windows = read_windows(
         Stream(ids, np.array([0, len(ids)])), np.arange(1, len(ids)), LONGEST, UNKNOWN
     )
     return JointTokens.of(windows, TYPES, UNKNOWN)
@@ -34,7 +35,7 @@ def test_a_run_is_listed_if_it_occurs_and_knows_all_its_tokens(words):
     assert len(joint) == len(listed)
     every = [run for k in (2, 3, 4) for run in product(range(TYPES), repeat=k)]
     windows = np.array([[*run[::-1], *[UNKNOWN] * (LONGEST - len(run))] for run in every])
-    found = joint.rows(windows)
+    found = joint.find_rows(windows)
     own = [rows[len(run) - 2] for run, rows in zip(every, found.tolist(), strict=True)]
     rows = {run: row for run, row in zip(every, own, strict=True) if row >= 0}
     assert set(rows) == listed
@@ -47,7 +48,7 @@ def test_it_comes_back_from_its_arrays():
     arrays = joint.arrays()
     again = JointTokens.from_arrays(arrays["runs"], arrays["run_sizes"], TYPES, UNKNOWN)
     windows = np.random.default_rng(1).integers(TYPES, size=(3, 5, LONGEST))
-    np.testing.assert_array_equal(again.rows(windows), joint.rows(windows))
+    np.testing.assert_array_equal(again.find_rows(windows), joint.find_rows(windows))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_compiled_loop_finds_what_products_find(dtype, kept, monkeypatch):
     p, piece, before, keep = problem(dtype=dtype)
     arguments = p, piece, before, keep if kept else None
     compiled = forward(*arguments)
-    monkeypatch.setattr(state_space, "SMALL", 0)
+    monkeypatch.setattr(state_space, "SMALL_VOCABULARY", 0)
     for found, expected in zip(compiled, forward(*arguments), strict=True):
         assert found.dtype == expected.dtype == dtype
         np.testing.assert_allclose(

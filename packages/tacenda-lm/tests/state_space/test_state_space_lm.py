@@ -48,7 +48,7 @@ def scores_in_a_plain_loop(model, ids):
         parts = [q, *(p["features"][word] for word in last)]
         if settings.advanced.joint_order > 1:
             window = (before[::-1] + [unknown] * 20)[: settings.window]
-            listed = joint.rows(np.array(window))
+            listed = joint.find_rows(np.array(window))
             parts.append(
                 sum((p["joint"][r] for r in listed if r >= 0), np.zeros(p["joint"].shape[1]))
             )
