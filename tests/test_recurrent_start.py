@@ -12,9 +12,10 @@ from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import solve_steady_state
-from tacenda_lm import KneserNey, RecurrentLM, recurrent
-from tacenda_lm.recurrent import RESTING, LinearSystem, Network, distribution, run
+from tacenda_embeddings.lds.smoother import steady_state
+from tacenda_lm import KneserNey, RecurrentLM, lds_start
+from tacenda_lm.lds_start import LinearSystem
+from tacenda_lm.recurrent import Network, predict, run
 
 SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
 
@@ -77,9 +78,9 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     words, errors = ids[:40], []
     linear = system.filter_words(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
-        monkeypatch.setattr(recurrent, "_SPREAD", spread)
+        monkeypatch.setattr(lds_start, "_SD_OF_Z", spread)
         network = Network(*system.start_network(ids, frequencies))
-        states, last = run(network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32))
+        states, last = run(network, words, np.array([0, 40]), np.zeros((1, 6), np.float32))
         h = np.concatenate([states[1:], last])
         scores = h @ network.outputs[:, :-1].T + network.outputs[:, -1] - np.log(frequencies)
         g = (scores * linear).sum() / (linear**2).sum()
@@ -101,11 +102,11 @@ def test_the_start_is_scaled_so_that_the_text_is_most_probable(lds, folder):
         return -log_softmax(log_mu + g * s[:-1], axis=1)[np.arange(599), ids[1:600]].sum()
 
     best = minimize_scalar(loss, bounds=(0, 4), method="bounded", options={"xatol": 1e-6}).x
-    assert recurrent._best_scale(s[:-1], ids[1:600], log_mu) == pytest.approx(best, abs=1e-3)
+    assert lds_start._find_scale(s[:-1], ids[1:600], log_mu) == pytest.approx(best, abs=1e-3)
     with pytest.MonkeyPatch.context() as patched:
         outputs = []
         for g in (1.0, 2.5):
-            patched.setattr(recurrent, "_best_scale", lambda *_, g=g: g)
+            patched.setattr(lds_start, "_find_scale", lambda *_, g=g: g)
             outputs.append(Network(*system.start_network(ids, np.exp(log_mu))).outputs)
     np.testing.assert_allclose(outputs[1][:, :-1], 2.5 * outputs[0][:, :-1], rtol=1e-6)
     np.testing.assert_allclose(outputs[1][:, -1], log_mu, rtol=1e-6)
@@ -119,7 +120,7 @@ def test_it_begins_better_than_word_frequencies_and_learns(folder):
     assert begun < 0.95 * unigram
     model = RecurrentLM(**SMALL, lds=str(folder)).fit(text(), valid=valid)
     assert model.perplexity(valid, context="stream") < begun
-    probabilities = np.exp(distribution(start.network, np.full((1, 6), 0.3, np.float32)))
+    probabilities = np.exp(predict(start.network, np.full((1, 6), 0.3, np.float32)))
     assert probabilities.sum() == pytest.approx(1, abs=1e-5)
 
 

@@ -3,12 +3,12 @@
     h_t = sigma(A h_{t-1} + B w_{t-1} + a) - 1/2,   p(w_t | h_t) = SoftMax(C h_t + b),   h_0 = 0
 
 (Equations 18 and 19, after Mikolov 2012.) sigma is the logistic function, element by element. The paper has neither
-biases nor the 1/2, which the biases make up for: the functions are the same. A state around zero is learned from much
-faster, for else every step on C or A would move all scores or states by their sum.
+biases nor the 1/2, for which the biases compensate: both networks can compute the same functions. Learning is much
+faster with a state around zero, because otherwise every step on C or A moves all scores or states by their sum.
 
-Nearly all the time of training goes into three products with C, for the output, its gradient and that of C: six
-operations a token, word and element of the state. Each is one call of BLAS for all the words of a step. Gradients are
-written out: autograd takes 1.1 to 1.3 times as long, because it holds the scores of all words more often.
+Nearly all the time of training goes into three products with C, for the output, its gradient and the gradient of C: six
+operations per token, word and element of the state. Each is one call of BLAS for all the words of a step. Gradients are
+written out, because autograd, which holds the scores of all words more often, takes 1.1 to 1.3 times as long.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda import artifact
-from tacenda.arrays import Array, Arrays, Float, Float32, take
-from tacenda.artifact.arrays import restore
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
 from tacenda.settings import configured_by, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
+from tacenda_lm.lds_start import LinearSystem
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State
 from tacenda_lm.streams import Predictor, Stream, StreamModel
@@ -47,25 +45,18 @@ from tacenda_lm.training import (
 _Floats = npt.NDArray[np.floating[Any]]
 _Ints = npt.NDArray[np.integer[Any]]
 
-RESTING = 0.0  # every element of h_0
-_CELLS = 1 << 23  # probabilities of words that are held at once: 32 MB
-_TOKENS = 8192  # whose states are held at once
-_UNSEEN = 0.1  # counted with every word, so that none has a frequency of zero
+_SCORES_PER_BLOCK = 1 << 23  # of words; float32 in 32 MB
+_TOKENS_PER_BLOCK = 8192  # whose states are in memory at once
+
+_ADDED_COUNT = 0.1  # added to the count of every word, so that none has a frequency of zero
 _INITIAL_SCALE = 0.1  # standard deviation of the first parameters of a random start
-_CLIP_NORM = 5.0  # bound of the norm of a step's gradient
-# factor of the rate after each epoch, from the first one on that gains too little
-_RATE_DECAY = 0.5
-_LEAST_GAIN = 0.003  # share of the held-out nats below which an epoch has gained too little
-_CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
-_LEAST_RATE = 0.01  # share of the rate that is left at the end of such a fit, or more: with less nothing is learned
-_NEVER = 1e9  # nats a token, before the first evaluation
-_SPREAD = 0.5  # standard deviation of the elements of z: small values keep sigma where it is nearly linear
-_TINY = 1e-30  # least square root of the frequency of a word
-_SEQUENCES, _STEPS = 32, 200  # the sample of the text that D is found by
-_SCORED = 1024  # its words that g is found by
-_SETTLED = 20  # steps after which a filter has forgotten that it began with nothing
-_NEWTON = 20  # steps
-_MOST = 4.0  # the largest g
+_MAX_GRADIENT_NORM = 5.0  # of a step
+
+_RATE_DECAY = 0.5  # factor of the rate after each epoch, once it falls
+_MIN_GAIN = 0.003  # share of the held-out nats below which an epoch has gained too little
+# without held-out text
+_CONSTANT_SHARE = 0.6  # of the epochs, before the rate falls
+_MIN_RATE_SHARE = 0.01  # of the rate that is left at the end; with a lower rate nothing is learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +93,8 @@ class RecurrentLMSettings(options.SeededSettings):
     )
     streams: int = options.count(
         20,
-        "places of the text that are read side by side: more make a step cheaper for each word, and fewer steps an "
-        "epoch, which learns less from it; the paper reads one",
+        "places of the text that are read side by side: with more, each word is cheaper, but an epoch has fewer steps "
+        "and learns less; the paper reads one",
         1 << 16,
     )
     window_words: int = options.count(
@@ -152,36 +143,33 @@ class RecurrentLM(StreamModel):
         text = Stream.of_corpus(corpus, across=True)
         held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
         network, lds = self._start_network(corpus, text.ids[1:])
-        rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _LEAST_GAIN)
+        rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _MIN_GAIN)
         schedule: Schedule = rate
         if valid is None:
-            constant = max(1, round(_CONSTANT * settings.epochs))
-            slowest = _LEAST_RATE ** (1 / max(1, settings.epochs - constant))
+            constant = max(1, round(_CONSTANT_SHARE * settings.epochs))
+            slowest = _MIN_RATE_SHARE ** (1 / max(1, settings.epochs - constant))
             schedule = FallingAfter(settings.learning_rate, max(_RATE_DECAY, slowest), constant)
         trainer = RecurrentTrainer(settings, network, text, held_out, rate)
         source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
         run = replace(run, callbacks=(*run.callbacks, WhenSettled()))
-        # the start is in the identity; with held-out text more epochs may follow
-        more = {"start": lds}
-        history = train(trainer, source, run, schedule, more, may_change=("lds", "epochs"))
+        # a resumed fit may have more epochs, and may find the same LDS in another folder
+        identity = {"start": lds}
+        history = train(trainer, source, run, schedule, identity, may_change=("lds", "epochs"))
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
     def _start_network(self, corpus: Corpus, text: Ids) -> tuple[Network, str | None]:
-        """Return the network that training starts from, and the digest of the LDS that it was made from.
+        """Return the network that training starts from, and the digest of the LDS it was made from, if any.
 
         Raises ConfigurationError, ArtifactError.
         """
         settings, width = self.settings, self.settings.width
-        counts = corpus.type_counts + _UNSEEN
+        counts = corpus.type_counts + _ADDED_COUNT
         frequencies = counts / counts.sum()
         if settings.lds is None:
             rng = np.random.default_rng([settings.seed, 1])
-            types, scale = len(counts), np.float32(_INITIAL_SCALE)
-            A, B, C = (
-                rng.standard_normal((rows, width), np.float32) * scale
-                for rows in (width, types, types)
-            )
+            sizes, scale = (width, len(counts), len(counts)), np.float32(_INITIAL_SCALE)
+            A, B, C = (rng.standard_normal((n, width), np.float32) * scale for n in sizes)
             outputs = np.column_stack([C, np.log(frequencies).astype(np.float32)])
             return Network(A, B, np.zeros((1, width), np.float32), outputs), None
         system = LinearSystem.load(settings.lds, corpus.vocabulary)
@@ -205,7 +193,7 @@ class RecurrentLM(StreamModel):
 
 
 class SavedNetwork(Arrays):
-    """A network as it is saved, with b apart from C."""
+    """The arrays of a saved network, in which C and b are separate."""
 
     transitions: Float32[Array, "width width", options.BOUNDED_WEIGHTS]
     inputs: Float32[Array, "types width", options.BOUNDED_WEIGHTS]
@@ -215,7 +203,7 @@ class SavedNetwork(Arrays):
 
 
 class Network(NamedTuple):
-    """The learned arrays, all of one dtype, in which everything is computed."""
+    """The learned arrays, all of one dtype, which is also that of all computations."""
 
     transitions: _Floats  # A (width, width)
     inputs: _Floats  # B (types, width), the row of each word
@@ -229,7 +217,7 @@ class Network(NamedTuple):
 
 
 def step(p: Network, h: _Floats, read: _Floats) -> _Floats:
-    """Return h_t (rows, width) from h_{t-1} (rows, width) and what was ``read``, B w + a (rows, width)."""
+    """Return h_t (rows, width) from h_{t-1} (rows, width) and ``read``, B w_{t-1} + a (rows, width)."""
     z = h @ p.transitions.T
     z += read
     # sigma(z) - 1/2 = tanh(z / 2) / 2, which cannot overflow
@@ -240,31 +228,31 @@ def step(p: Network, h: _Floats, read: _Floats) -> _Floats:
 
 
 def run(p: Network, ids: _Ints, offsets: _Ints, first: _Floats) -> tuple[_Floats, _Floats]:
-    """Return the state that predicts each id, (tokens, width), and that after each sequence, (sequences, width).
+    """Return the state that predicts each id (tokens, width), and the state after each sequence (sequences, width).
 
     ``first`` (sequences, width) are the states that predict the first id of each sequence. Sequences are read side by
     side, so that many short ones cost little more than their products.
     """
     read = p.inputs[ids] + p.offsets
-    found = np.empty_like(read)
+    states = np.empty_like(read)
     last: _Floats = np.array(first, read.dtype)
     for sequences, places in side_by_side(offsets[:-1], np.diff(offsets)):
-        found[places] = h = last[sequences]
+        states[places] = h = last[sequences]
         last[sequences] = step(p, h, read[places])
-    return found, last
+    return states, last
 
 
-def output(
+def score_targets(
     p: Network, states: _Floats, targets: _Ints, gradient: _Floats | None = None
 ) -> tuple[_Floats, _Floats]:
     """Return natural log p(w_t | h_t) of the targets (tokens,), and the gradient of minus their sum by the states.
 
-    ``states`` (tokens, width) are as the output reads them. ``gradient``, like ``p.outputs``, is overwritten with that
-    of C and b; without it, the gradient of the states is empty.
+    ``states`` (tokens, width) are the h_t, after dropout. ``gradient``, with the shape of ``p.outputs``, is overwritten
+    with the gradient by C and b; if it is None, the gradient by the states is empty.
     """
     log_probs = np.empty(len(states), states.dtype)
     d_states = np.empty((0 if gradient is None else len(states), p.width), states.dtype)
-    for begin, read, e in _blocks(p, states):
+    for begin, read, e in _score_blocks(p, states):
         end = begin + len(read)
         rows, words = np.arange(len(read)), targets[begin:end]
         of_targets = e[rows, words]
@@ -273,7 +261,8 @@ def output(
         log_probs[begin:end] = of_targets - np.log(sums)
         if gradient is None:
             continue
-        # the error of a row is e / its sum, less one at its target; divided after the products, which are smaller
+        # the error of a row is e / its sum, less one at its target; the division comes after the products, which have
+        # fewer elements
         e[rows, words] -= sums
         np.divide(e @ p.outputs[:, :-1], sums[:, None], out=d_states[begin:end])
         read /= sums[:, None]
@@ -284,21 +273,21 @@ def output(
     return log_probs, d_states
 
 
-def distribution(p: Network, states: _Floats) -> _Floats:
-    """Return natural log-probabilities of every word after each state (tokens, width): (tokens, types)."""
-    found = np.empty((len(states), len(p.outputs)), states.dtype)
-    for begin, read, s in _blocks(p, states):
+def predict(p: Network, states: _Floats) -> _Floats:
+    """Return natural log-probabilities (tokens, types) of every word after each state (tokens, width)."""
+    log_probs = np.empty((len(states), len(p.outputs)), states.dtype)
+    for begin, read, s in _score_blocks(p, states):
         s -= np.log(np.exp(s).sum(axis=1, keepdims=True))
-        found[begin : begin + len(read)] = s
-    return found
+        log_probs[begin : begin + len(read)] = s
+    return log_probs
 
 
-def _blocks(p: Network, states: _Floats) -> Iterator[tuple[int, _Floats, _Floats]]:
-    """Yield blocks of rows: where each begins, its states with a one after each, and C h + b less its maximum.
+def _score_blocks(p: Network, states: _Floats) -> Iterator[tuple[int, _Floats, _Floats]]:
+    """Yield blocks of rows: where each begins, its states with a one appended, and C h + b less its maximum.
 
     The last is (tokens, types): no number in it is above zero, so that its exponentials cannot overflow.
     """
-    rows = max(1, _CELLS // len(p.outputs))
+    rows = max(1, _SCORES_PER_BLOCK // len(p.outputs))
     for begin in range(0, len(states), rows):
         block = states[begin : begin + rows]
         read = np.concatenate([block, np.ones((len(block), 1), block.dtype)], axis=1)
@@ -314,28 +303,28 @@ class RecurrentPredictor(Predictor):
         self.network, self.boundary, self.n_types = network, boundary, len(network.outputs)
 
     def start(self) -> State:
-        return State(self._read(self._make_resting_states(1), self.boundary).tobytes())
+        return State(
+            self._read(np.zeros((1, self.network.width), np.float32), self.boundary).tobytes()
+        )
 
     def after(self, state: State, word: int) -> State:
         return State(self._read(self.vectors([state]), word).tobytes())
 
     def vectors(self, states: Sequence[State]) -> _Floats:
-        """Return h of each state, (states, width)."""
-        found = np.empty((len(states), self.network.width), np.float32)
-        for row, state in zip(found, states, strict=True):
+        """Return h of each state (states, width)."""
+        vectors = np.empty((len(states), self.network.width), np.float32)
+        for row, state in zip(vectors, states, strict=True):
             row[:] = state.vector(np.float32, len(row))
-        return found
+        return vectors
 
     def rows(self, vectors: _Floats) -> _Floats:
-        return distribution(self.network, vectors)
+        return predict(self.network, vectors)
 
     def pick(self, vectors: _Floats, words: Ids) -> Float64:
-        return output(self.network, vectors, words)[0].astype(np.float64)
-
-    def _make_resting_states(self, sequences: int) -> _Floats:
-        return np.full((sequences, self.network.width), RESTING, np.float32)
+        return score_targets(self.network, vectors, words)[0].astype(np.float64)
 
     def _read(self, h: _Floats, word: int) -> _Floats:
+        """Return the states (rows, width) after ``h`` (rows, width) and one more word."""
         return step(self.network, h, self.network.inputs[word] + self.network.offsets)
 
     def passes(
@@ -343,200 +332,46 @@ class RecurrentPredictor(Predictor):
     ) -> Iterator[tuple[_Floats, Ids, State]]:
         ids, h = stream.ids, None if state is None else self.vectors([state])
         opening = stream.firsts if state is None else np.zeros(len(ids), bool)
-        for i in range(0, len(ids), _TOKENS):
-            words, begins = ids[i : i + _TOKENS], opening[i : i + _TOKENS]
+        for i in range(0, len(ids), _TOKENS_PER_BLOCK):
+            words, begins = ids[i : i + _TOKENS_PER_BLOCK], opening[i : i + _TOKENS_PER_BLOCK]
             inner = np.flatnonzero(begins[1:]) + 1
-            firsts = self._make_resting_states(len(inner) + 1)
+            firsts = np.zeros((len(inner) + 1, self.network.width), np.float32)
             if h is not None and not begins[0]:
                 firsts[0] = h[0]
-            found, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
+            states, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
             h = last[-1:]
-            yield found[~begins], words[~begins], State(h.tobytes())
+            yield states[~begins], words[~begins], State(h.tobytes())
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         A, B, a, outputs = self.network
         return SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:]).to_arrays()
 
 
-# -- a start from an LDS ------------------------------------------------------------------------------
-#
-# A recurrent network that starts from a linear dynamical system (Belanger and Kakade 2015, sections 6 and 7.4).
-#
-# The filter of an LDS with A, C and gain K, of words w_t centered on their frequencies mu and scaled by W, is a
-# recurrent network without its two nonlinearities (equations 4, 18 and 19):
-#
-#     x_t = (A - K C A) x_{t-1} + K W (w_t - mu),    E[w_{t+1} | x_t] = mu + W^{-1} C A x_t,    W = diag(mu^{-1/2})
-#
-# Around zero sigma(z) - 1/2 = z / 4 and, with b = log mu, SoftMax(b + s)_i = mu_i (1 + s_i) up to a constant, to first
-# order. So the network that computes the same to first order, with z_t = D x_t for a diagonal D, is
-#
-#     A_rnn = 4 D (A - K C A) D^{-1},    B_rnn = D K W (I - mu),    a = 0
-#     C_rnn = 4 g W C A D^{-1},          b = log mu
-#
-# D makes z small enough for the first and large enough to learn. The second approximation does not hold for rare words,
-# whose predicted frequencies are many times mu_i or negative: g is what makes a sample of the training text most
-# probable, one number, in which the logarithm of the likelihood is concave. The paper has neither D, g, nor biases.
-
-
-class LinearSystem(NamedTuple):
-    """The filter of a fitted LDS over the words of a vocabulary, float64."""
-
-    transitions: Float64  # A - K C A (states, states)
-    inputs: Float64  # K W (w - mu) of every word w (types, states)
-    outputs: Float64  # W C A (types, states)
-    source: str  # digest of the arrays that it was made from
-
-    @classmethod
-    def load(cls, path: str, vocabulary: Vocabulary) -> LinearSystem:
-        """Read a saved LDS, whose plugin is not needed; a word that it does not know has what its ``<unk>`` has.
-
-        Raises ConfigurationError where the folder holds another model, and ArtifactError where it is damaged.
-        """
-        found = artifact.read(path)
-        if (found.kind, found.name) != ("embedders", "lds"):
-            raise ConfigurationError(
-                f"RecurrentLM: lds must be the folder of an LDS, and {path} holds a model {found.name!r}; "
-                "make one with `tacenda embed fit --model lds`"
-            )
-        try:
-            arrays, _ = restore(found.arrays)
-            theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
-            whole = cls._from_arrays(arrays, len(theirs))
-        except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
-            raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error
-        ids = theirs.encode(vocabulary.words, remember=False)
-        return whole._replace(inputs=whole.inputs[ids], outputs=whole.outputs[ids])
-
-    @classmethod
-    def _from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
-        """Return the filter in the coordinates of the saved matrices, in which smoothed states are white."""
-        sizes: dict[str, Any] = {"vocabulary": n_types}
-
-        def array(name: str, kind: Any) -> Float64:
-            return np.asarray(take(arrays, name, kind, sizes), np.float64)
-
-        square, table_of_words = Float[Array, "states states"], Float[Array, "vocabulary states"]
-        of_words = Float[Array, "vocabulary"]
-
-        A, forward, to_filtered, second_moment = (
-            array(name, square) for name in ("A", "forward", "filter", "Xi")
-        )
-        C = array("C", table_of_words)
-        if "reading" in arrays:  # a compact form: scale and table follow from other arrays
-            mean = np.maximum(array("mean", of_words), _TINY)
-            scale = array("scale", of_words) if "scale" in arrays else 1 / mean
-            rows = C / array("noise.d", of_words)[:, None] if "noise.d" in arrays else C
-            rows = rows * scale[:, None] - mean @ rows
-            table = rows @ array("reading", square).T
-        else:
-            scale = array("scale", of_words)
-            table = array("table", table_of_words)
-        # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
-        transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
-        values, vectors = np.linalg.eigh((second_moment + second_moment.T) / 2)
-        # from white states to those of C
-        color = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-        outputs = scale[:, None] * (C @ A @ color)
-        raw = (A, C, forward, to_filtered, second_moment, table, scale)
-        system = cls(transitions, table @ to_filtered.T, outputs, fingerprint_arrays(raw))
-        if not all(np.isfinite(part).all() for part in system[:3]):
-            raise ArtifactError("its filter holds NaN or infinite values")
-        largest = np.abs(np.linalg.eigvals(transitions)).max(initial=0)
-        if largest >= 1:
-            raise ArtifactError(
-                f"its filter is unstable: the largest eigenvalue of A - KCA is {largest:.3g}, not below 1"
-            )
-        return system
-
-    def filter_words(self, ids: _Ints) -> Float64:
-        """Return the filtered states (steps, sequences, states) of words (steps, sequences) after nothing."""
-        x = np.zeros((ids.shape[1], len(self.transitions)))
-        found = self.inputs[ids]
-        for states in found:
-            states += x @ self.transitions.T
-            x = states
-        return found
-
-    def start_network(self, text: _Ints, frequencies: Float64) -> list[npt.NDArray[np.float32]]:
-        """Return A, B, a, and C with b of the network that computes what the system does, to first order.
-
-        ``text`` (tokens,) is the training text: a sample of it gives the scales; ``frequencies`` are mu
-        (types,), positive.
-        """
-        steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
-        starts = np.linspace(0, len(text), _SEQUENCES, endpoint=False).astype(np.int64)
-        sample = text[(np.arange(steps + 1)[:, None] + starts) % len(text)]
-        x = self.filter_words(sample[:-1])[min(_SETTLED, steps // 2) :]
-        targets = sample[-len(x) :]
-        deviations = x.reshape(-1, x.shape[2]).std(axis=0)
-        D = _SPREAD / np.where(deviations > 0, deviations, 1.0)
-        chosen = np.linspace(0, targets.size - 1, min(_SCORED, targets.size)).astype(np.int64)
-        s = x.reshape(-1, x.shape[2])[chosen] @ self.outputs.T
-        log_mu = np.log(frequencies)
-        g = _best_scale(s, targets.ravel()[chosen], log_mu)
-        transitions = 4 * D[:, None] * self.transitions / D
-        outputs = 4 * g * self.outputs / D
-        parts = (
-            transitions,
-            self.inputs * D,
-            np.zeros((1, len(D))),
-            np.column_stack([outputs, log_mu]),
-        )
-        return [np.ascontiguousarray(part, np.float32) for part in parts]
-
-
-def _best_scale(s: Float64, targets: _Ints, log_mu: Float64) -> float:
-    """Return the g in 0 .. 4 that gives the targets the highest probability under SoftMax(log mu + g s).
-
-    The logarithm of the likelihood is concave in g, so Newton's steps, kept within bounds, find it.
-    """
-    g, low, high = 0.5, 0.0, _MOST
-    own = s[np.arange(len(s)), targets]
-    for _ in range(_NEWTON):
-        z = log_mu + g * s
-        z -= z.max(axis=1, keepdims=True)
-        p = np.exp(z)
-        p /= p.sum(axis=1, keepdims=True)
-        mean = (p * s).sum(axis=1)
-        slope = float((own - mean).mean())
-        curvature = float(((p * s * s).sum(axis=1) - mean**2).mean())
-        low, high = (g, high) if slope > 0 else (low, g)
-        step = slope / curvature if curvature > 0 else 0.0
-        after = g + step if low < g + step < high else (low + high) / 2
-        if abs(after - g) < 1e-4:
-            break
-        g = after
-    return g
-
-
 # -- training ----------------------------------------------------------------------------------------
-#
-# The words of a text lie in a ring, which each epoch cuts at another place into streams of equal length. A step reads
-# a window of every stream; the states at its end begin the next one, and gradients do not reach back over its
-# beginning.
 
 
 class Windows:
-    """The windows of an epoch in the order of the text: the places that each step reads, and whether it is the first.
+    """The windows of a text, which is a ring: after its last word comes its first.
 
-    Every place of the text is read once an epoch, but for less than one word a stream, read once more.
+    Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
+    the states at its end begin the next window. An epoch reads every word once, and less than one word a stream twice.
     """
 
     def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:
         self.text, self.streams, self.window, self.seed = text, streams, window, seed
-        self._length = -(-len(text) // streams)  # of a stream
+        self._stream_length = -(-len(text) // streams)
 
     def n_batches(self, epoch: int) -> int:
-        return -(-self._length // self.window)
+        return -(-self._stream_length // self.window)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
-        """Yield places (steps, streams) and whether the epoch begins there."""
+        """Yield the places (steps, streams) that each step reads, and whether it is the first of the epoch."""
         rng = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
         cut = int(rng.integers(len(self.text)))
-        starts = cut + self._length * np.arange(self.streams)
+        starts = cut + self._stream_length * np.arange(self.streams)
         for batch in range(skip, self.n_batches(epoch)):
             begin = batch * self.window
-            steps = np.arange(begin, min(begin + self.window, self._length))
+            steps = np.arange(begin, min(begin + self.window, self._stream_length))
             yield (steps[:, None] + starts) % len(self.text), batch == 0
 
     def fingerprint(self) -> str:
@@ -556,20 +391,21 @@ class FallingAfter(Schedule):
 
 @dataclass
 class ReduceOnPlateau(Schedule):
-    """Constant until the held-out text gains too little, then multiplied by ``factor`` after each epoch.
+    """Constant until an epoch gains too little on the held-out text, then multiplied by ``factor`` after each epoch.
 
     The schedule of Mikolov 2012 (section 3.3.2), which the LDS paper follows (section 7.4). When an epoch gains too
-    little again, training is `settled`. To gain too little is to leave more than the share 1 - ``least_gain`` of the
-    lowest negative log-probability so far.
+    little again, training is `settled`. An epoch gains too little if the negative log-probability is above the share
+    1 - ``least_gain`` of its lowest value so far.
     """
 
     factor: float = _RATE_DECAY
-    least_gain: float = _LEAST_GAIN
+    least_gain: float = _MIN_GAIN
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # lowest nats a token so far, the share of the rate, whether it falls, whether training is over
-        self.progress = np.array([_NEVER, 1.0, 0.0, 0.0])
+        # lowest nats per token so far (before the first evaluation a number above all), the share of the rate, whether
+        # it falls, whether training is over
+        self.progress = np.array([1e9, 1.0, 0.0, 0.0])
 
     @property
     def settled(self) -> bool:
@@ -602,8 +438,8 @@ class RecurrentTrainer(Trainer):
     A step of plain gradient descent that is long enough for rare words is too long for frequent ones: their rows follow
     the last few hundred words of the text, and predict other text badly. The average over many steps does not.
 
-    `state` holds the states of the streams and what the schedule has seen, in addition to the parameters. The text is
-    a ring: after its last word comes its first.
+    Gradients do not go back over the beginning of a window. `state` holds the states of the streams and the progress of
+    the schedule, in addition to the parameters.
     """
 
     def __init__(
@@ -616,7 +452,7 @@ class RecurrentTrainer(Trainer):
     ) -> None:
         self.network, self.rate = network, rate
         self.ring = text.ids[1:]
-        self._h = np.full((settings.streams, network.width), RESTING, network.transitions.dtype)
+        self._h = np.zeros((settings.streams, network.width), network.transitions.dtype)
         self._d_outputs = np.empty_like(network.outputs)
         self.average = Network(*map(np.array, network)) if settings.averaging else network
         rest: dict[str, Any] = {"h": self._h, "progress": rate.progress}
@@ -628,8 +464,8 @@ class RecurrentTrainer(Trainer):
         """Take one step of gradient descent on a window of every stream."""
         places, begins = batch
         if begins:
-            self._h[...] = RESTING
-        with np.errstate(over="ignore", invalid="ignore"):  # the loop looks for NaN
+            self._h[...] = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
             loss, gradients = self.gradients(places, self.draw())
             self._descend(gradients, learning_rate / self.settings.streams)
         averaging = self.settings.averaging
@@ -642,33 +478,34 @@ class RecurrentTrainer(Trainer):
     def gradients(
         self, places: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[float, dict[str, Gradient]]:
-        """Return the summed loss at some places (steps, streams), and its gradients by the names of the tables.
+        """Return the summed loss at the places of a window (steps, streams), and its gradients by name.
 
         The states of the streams become those at the end of the window.
         """
         p, settings = self.network, self.settings
         words = self.ring[places]
         targets = self.ring[(places + 1) % len(self.ring)].ravel()
-        anew = np.zeros(words.shape, bool) if settings.across_sentences else words == self.boundary
+        restarts = words == self.boundary  # where a sentence begins without context
+        if settings.across_sentences:
+            restarts[:] = False
         read = p.inputs[words]
         read += p.offsets
-        # h_{t-1}, at rest where a sentence begins, and h_t
-        before, states = np.empty_like(read), read
+        before, states = np.empty_like(read), read  # h_{t-1} and h_t
         for t in range(len(words)):
             before[t] = self._h
-            before[t, anew[t]] = RESTING
+            before[t, restarts[t]] = 0
             self._h[...] = states[t] = step(p, before[t], read[t])
 
-        kept = draw_dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
-        seen = states if kept is None else states * kept
-        log_probs, d_seen = output(p, seen.reshape(-1, p.width), targets, self._d_outputs)
+        mask = dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
+        seen = states if mask is None else states * mask
+        log_probs, d_seen = score_targets(p, seen.reshape(-1, p.width), targets, self._d_outputs)
         d_z = d_seen.reshape(states.shape)
-        if kept is not None:
-            d_z *= kept
+        if mask is not None:
+            d_z *= mask
         for t in reversed(range(len(d_z))):  # from the gradient of h_t to that of A h + B w + a
             if t + 1 < len(d_z):
                 carried = d_z[t + 1] @ p.transitions
-                carried[anew[t + 1]] = 0
+                carried[restarts[t + 1]] = 0
                 d_z[t] += carried
             # the derivative of h = sigma(z) - 1/2 is (h + 1/2)(1/2 - h)
             d_z[t] *= 0.25 - states[t] ** 2
@@ -681,11 +518,11 @@ class RecurrentTrainer(Trainer):
         }
 
     def _descend(self, gradients: dict[str, Gradient], rate: float) -> None:
-        """Move against the gradient, which is used up, and whose mean over the streams is clipped."""
+        """Move the parameters against the gradient, whose norm per stream is clipped; its arrays are overwritten."""
         # one factor for all tables, so that the direction of the gradient stays (Pascanu et al. 2013)
         squares = sum(float(np.vdot(gradient, gradient)) for _, gradient in gradients.values())
         norm = float(np.sqrt(squares)) / self.settings.streams
-        rate *= min(1.0, _CLIP_NORM / max(norm, 1e-30))
+        rate *= min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30))
         for name, (rows, gradient) in gradients.items():
             gradient *= gradient.dtype.type(rate)
             table = getattr(self.network, name)
@@ -698,13 +535,13 @@ class RecurrentTrainer(Trainer):
         return RecurrentPredictor(self.average, self.boundary)
 
     def load_parameters(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Put averages back, and let training go on from there."""
+        """Restore averages, and let training continue from them."""
         super().load_parameters(saved)
         for table, average in zip(self.network, self.average, strict=True):
             table[...] = average
 
     def evaluate(self) -> float | None:
-        """Return the perplexity of the held-out text, and tell the schedule."""
+        """Return the perplexity of the held-out text, after the schedule has observed it."""
         if self.valid is None:
             return None
         nats = -float(self.predictor().score(self.valid).mean())

@@ -7,14 +7,13 @@ import torch
 from support.gradients import dense
 from tacenda_lm import recurrent
 from tacenda_lm.recurrent import (
-    RESTING,
     Network,
     RecurrentLMSettings,
     RecurrentTrainer,
     ReduceOnPlateau,
-    distribution,
-    output,
+    predict,
     run,
+    score_targets,
 )
 from tacenda_lm.streams import Stream
 
@@ -47,12 +46,12 @@ def probabilities(p, h):
 @pytest.mark.parametrize("cells", [1, 30, 1 << 20])
 def test_the_output_is_a_softmax_over_all_words(cells, monkeypatch):
     """In blocks of any size; the probabilities of a row sum to one."""
-    monkeypatch.setattr(recurrent, "_CELLS", cells)
+    monkeypatch.setattr(recurrent, "_SCORES_PER_BLOCK", cells)
     p, rng = drawn(), np.random.default_rng(1)
     states, targets = rng.random((9, WIDTH)), rng.integers(0, TYPES, 9)
     expected = np.log([probabilities(p, h) for h in states])
-    np.testing.assert_allclose(distribution(p, states), expected, 1e-12)
-    log_probs, nothing = output(p, states, targets)
+    np.testing.assert_allclose(predict(p, states), expected, 1e-12)
+    log_probs, nothing = score_targets(p, states, targets)
     np.testing.assert_allclose(log_probs, expected[np.arange(9), targets], 1e-12)
     assert nothing.shape == (0, WIDTH)
 
@@ -61,9 +60,9 @@ def test_huge_scores_are_normalised_too():
     p = drawn(dtype=np.float32)
     p.outputs[...] *= 1e15
     states, targets = np.full((3, WIDTH), 0.5, np.float32), np.array([0, 3, 6])
-    rows = distribution(p, states)
+    rows = predict(p, states)
     np.testing.assert_allclose(np.exp(rows).sum(axis=1), 1, 1e-6)
-    assert (output(p, states, targets)[0] <= 0).all()
+    assert (score_targets(p, states, targets)[0] <= 0).all()
 
 
 @pytest.mark.parametrize("lengths", [[4], [0, 5, 0, 1, 3], [2, 2, 2], []])
@@ -96,7 +95,7 @@ def by_autograd(p, text, places, h, across, kept):
     for t, row in enumerate(places):
         read, targets = text[row], text[(row + 1) % len(text)]
         anew = torch.from_numpy(read == END)[:, None] & (not across)
-        state = torch.where(anew, torch.full_like(state, RESTING), state)
+        state = torch.where(anew, torch.zeros_like(state), state)
         z = state @ leaves.transitions.T + leaves.offsets
         state = torch.sigmoid(z + leaves.inputs[read]) - 0.5
         scores = (state * torch.from_numpy(kept[t])) @ leaves.outputs[:, :-1].T
@@ -111,7 +110,7 @@ def by_autograd(p, text, places, h, across, kept):
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells, monkeypatch):
-    monkeypatch.setattr(recurrent, "_CELLS", cells)
+    monkeypatch.setattr(recurrent, "_SCORES_PER_BLOCK", cells)
     rng = np.random.default_rng(3)
     p, text, h = drawn(), rng.integers(0, TYPES, 11), rng.random((2, WIDTH))
     places = (np.arange(6)[:, None] + [0, 5]) % 11
@@ -136,7 +135,7 @@ def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monk
     places = np.arange(4)[:, None] + [0, 5]
     for clip in (1e9, 0.01):
         p = drawn()
-        monkeypatch.setattr(recurrent, "_CLIP_NORM", clip)
+        monkeypatch.setattr(recurrent, "_MAX_GRADIENT_NORM", clip)
         trainer = trainer_of(p, text, h)
         before, (_, gradients) = drawn(), trainer.gradients(places, rng)
         full = {name: dense(p._asdict()[name].shape, *gradients[name]) / 2 for name in gradients}

@@ -79,7 +79,7 @@ def test_without_held_out_text_the_rate_is_constant_and_then_falls():
 
 
 def test_training_ends_when_the_schedule_says_so(monkeypatch):
-    monkeypatch.setattr(recurrent, "_LEAST_GAIN", 0.2)
+    monkeypatch.setattr(recurrent, "_MIN_GAIN", 0.2)
     model = RecurrentLM(**{**SMALL, "epochs": 40})
     training = model.fit(text(), valid=text(30, 1)).fitted_on["training"]
     assert training["stopped"] == "callback"
@@ -101,7 +101,7 @@ def test_more_epochs_may_follow(tmp_path, monkeypatch):
     """With held-out text the number of epochs changes nothing before the last one."""
     texts = (text(), text(30, 1))
     monkeypatch.setattr(recurrent, "_RATE_DECAY", 0.9)
-    monkeypatch.setattr(recurrent, "_LEAST_GAIN", 0.0)  # never settled
+    monkeypatch.setattr(recurrent, "_MIN_GAIN", 0.0)  # never settled
     for epochs in (1, 2, 4):
         model = RecurrentLM(**{**SMALL, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
     whole = RecurrentLM(**{**SMALL, "epochs": 4}).fit(*texts)
@@ -113,7 +113,7 @@ def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
     monkeypatch, recwarn
 ):
     """Held-out text shows after the first epoch that there is no model; without it nobody knows."""
-    monkeypatch.setattr(recurrent, "_CLIP_NORM", 1e9)
+    monkeypatch.setattr(recurrent, "_MAX_GRADIENT_NORM", 1e9)
     monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 100.0)
     model = RecurrentLM(**SMALL, learning_rate=9e5)
     with pytest.raises(FittingError, match=r"^the evaluation is inf .*no model to keep"):
