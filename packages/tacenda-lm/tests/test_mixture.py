@@ -188,7 +188,7 @@ def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, m
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
-    monkeypatch.setattr(states, "_CELLS", 7 * len(models["order-1"].vocabulary))
+    monkeypatch.setattr(states, "_LOG_PROBS_PER_BLOCK", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
         monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))

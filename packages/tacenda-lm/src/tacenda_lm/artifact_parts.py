@@ -1,6 +1,6 @@
-"""`Part`: arrays in a saved language model that belong to no class of models, and a fact that says they are there.
+"""`Part`: arrays that any saved language model may have, with a fact in ``fitted_on`` that tells of them.
 
-`WordCounts` are the counts of words that consist of several tokens; `PackedCounts` the same as a model saves them.
+`WordCounts` are the counts of words that consist of several tokens; `PackedCounts` are these counts as arrays.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ class Part(Arrays):
     def take_from(cls, artifact: Artifact) -> tuple[Self | None, Artifact]:
         """Return the part in the artifact of a model, if it has one, and the artifact without it.
 
-        Raises ArtifactError where it is damaged.
+        Raises ArtifactError if it is damaged.
         """
         name, about = cls.part_name, artifact.fitted_on.get(cls.part_name)
         if about is None:
             return None, artifact
         arrays = {k: a for k, a in artifact.arrays.items() if not k.startswith(f"{name}.")}
         facts = {k: fact for k, fact in artifact.fitted_on.items() if k != name}
-        found = cls.from_arrays(artifact.arrays, f"{name}.", **cls.read_fact(about))
-        return found, replace(artifact, arrays=arrays, fitted_on=facts)
+        part = cls.from_arrays(artifact.arrays, f"{name}.", **cls.read_fact(about))
+        return part, replace(artifact, arrays=arrays, fitted_on=facts)
 
     def describe(self) -> dict[str, Any]:
-        """Return the fact: what a reader of the metadata may want to know of the part."""
+        """Return the fact about this part, for readers of the metadata."""
         return {}
 
     @classmethod
     def read_fact(cls, about: Any) -> dict[str, Any]:
-        """Return the fields that are no arrays, as `describe` wrote them. Raises ArtifactError."""
+        """Return the fields that are not arrays from the fact of `describe`. Raises ArtifactError."""
         return {}
 
 
 class PackedCounts(Part):
-    """How often words were written, as arrays."""
+    """The counts of words, as arrays."""
 
     part_name: ClassVar[str] = "word_counts"
 
@@ -68,8 +68,8 @@ class PackedCounts(Part):
         """Pack the counts of words."""
         words = sorted(counts)
         text, offsets = pack_words(words)
-        array = np.array([counts[word] for word in words], np.int64)
-        return cls(text=text, offsets=offsets, counts=array)
+        in_order = np.array([counts[word] for word in words], np.int64)
+        return cls(text=text, offsets=offsets, counts=in_order)
 
     def describe(self) -> dict[str, Any]:
         """Return how many words there are."""
@@ -77,7 +77,7 @@ class PackedCounts(Part):
 
 
 class WordCounts(Mapping[str, int]):
-    """How often words were written; unpacked when one is looked up, so that a model opens as fast as without."""
+    """The counts of words, unpacked at the first look-up, so that they do not slow down the loading of a model."""
 
     def __init__(self, packed: PackedCounts) -> None:
         self._packed = packed

@@ -1,8 +1,8 @@
 """N-gram counts on a Dask cluster, equal to the counts of one machine (extra ``dask``).
 
-A worker counts the n-grams of the sentences of a part: sorted rows, which it cuts at the same keys as all others. The
-pieces between two keys are summed over all parts, each sum by itself, and come to the client in the order of the keys:
-the sorted rows of the whole text, from which `KneserNey` goes on as if it had counted them itself.
+A worker counts the n-grams of the sentences of a part, in sorted rows, and cuts the rows at the same keys as all other
+workers. The pieces between two keys are summed over all parts, and come to the client in the order of the keys: as the
+sorted rows of the whole text, which `KneserNey` uses like its own counts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tacenda_lm.ngram.kneser_ney import KneserNey
 from tacenda_lm.ngram.rows import Packing, Rows, add_up, sort_rows
 from tacenda_lm.ngram.spooling import Scratch
 
-_TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
-_PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, at most about
-_SAMPLED_PARTS, _SAMPLED_TOKENS = 16, 1 << 16  # by which the keys are chosen where rows are cut
-_MOST: Final = 2**32  # counts are kept in 32 bits
+_TASK_BYTES: Final = 1 << 30  # memory for counting one part, in addition to its rows
+_PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, approximately
+_SAMPLED_PARTS, _SAMPLED_TOKENS = 16, 1 << 16  # the text by which the keys of the cuts are chosen
+_MAX_COUNT: Final = 2**32  # counts have 32 bits
 
 Keys = npt.NDArray[np.uint64]
 
@@ -38,8 +38,8 @@ def fit(
 ) -> KneserNey:
     """Fit an n-gram model to a text on the cluster that holds it.
 
-    The n-grams are counted there; the model is estimated from them on the client, within the ``memory_gb`` of its
-    settings and on its disk. Its table is that of ``model.fit`` with the same files, bit for bit.
+    The workers count the n-grams; the client estimates the model from them, on its disk and within the ``memory_gb`` of
+    the settings. The table is bit for bit that of ``model.fit`` with the same files.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def fit(
     Raises
     ------
     ConfigurationError
-        It is another model.
+        The model is not a `KneserNey`.
     CorpusError
-        There is a mark that is refused.
+        The text has a mark that is refused.
     DataError
         A word occurs 2^32 times or more, or the client's disk is full.
     FittingError
-        The cluster gave up.
+        The cluster failed.
     """
     check_model(model)
     vocabulary = corpus.vocabulary
@@ -72,17 +72,17 @@ def fit(
             raise refusal(vocabulary.words[boundary], "the text on the cluster")
         if START in vocabulary and counts[vocabulary.id_of(START)]:
             raise refusal(START, "the text on the cluster")
-    if corpus.type_counts.max() >= _MOST:
-        often = vocabulary.words[int(corpus.type_counts.argmax())]
+    if corpus.type_counts.max() >= _MAX_COUNT:
+        word = vocabulary.words[int(corpus.type_counts.argmax())]
         raise DataError(
-            f"{often!r} occurs 2^32 times or more, which cannot be counted: take a part of the text"
+            f"{word!r} occurs 2^32 times or more, which cannot be counted: take a part of the text"
         )
     if isinstance(valid, Iterator):  # read twice: to check it, and to measure it
         valid = cast("Text", list(valid))
     if valid is not None:
-        # so that what is wrong with it is said before the work
+        # before the work, so that errors in it are reported early
         as_corpus(valid, vocabulary, marks=marks)
-    return model.fit_counted(corpus, _rows_of(corpus, model.settings.order), valid, marks=marks)
+    return model.fit_counted(corpus, _count_rows(corpus, model.settings.order), valid, marks=marks)
 
 
 def check_model(model: object) -> None:
@@ -94,8 +94,8 @@ def check_model(model: object) -> None:
         )
 
 
-def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
-    """Count, and return the `count_sorted_rows` of the whole text, range by range."""
+def _count_rows(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
+    """Count the n-grams, and return the `count_sorted_rows` of the whole text, range by range."""
     width = Packing.of(len(corpus.vocabulary)).columns(order) + 1
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
     cuts = _choose_cuts(corpus, order, n_pieces)
@@ -104,16 +104,16 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
 
 
 def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
-    """The keys at which rows are cut: quantiles of the first columns of some; the result does not depend on them."""
+    """Return keys at which to cut rows: quantiles of the first columns of a sample. Results do not depend on them."""
     if n_pieces == 1:
         return np.empty(0, np.uint64)
     chosen = [part for part, n in zip(corpus.parts, corpus.part_tokens, strict=True) if n]
     chosen = chosen[:: -(-len(chosen) // _SAMPLED_PARTS)]
     sample = delayed(_sample)
-    found = corpus.client.compute(
+    futures = corpus.client.compute(
         [sample(part, corpus.placed_vocabulary, order) for part in chosen]
     )
-    keys = np.sort(np.concatenate(corpus.client.gather(found)))
+    keys = np.sort(np.concatenate(corpus.client.gather(futures)))
     return np.unique(keys[len(keys) * np.arange(1, n_pieces) // n_pieces])
 
 
@@ -121,10 +121,10 @@ def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
 
 
 def _count(part: Part, vocabulary: Vocabulary, order: int, cuts: Keys) -> list[Rows]:
-    """The sorted rows of a part, cut in pieces: the first has the rows whose first column is below ``cuts[0]``."""
+    """Return the sorted rows of a part in pieces; the first has the rows whose first column is below ``cuts[0]``."""
     pieces: list[list[Rows]] = [[] for _ in range(len(cuts) + 1)]
     n_columns = Packing.of(len(vocabulary)).columns(order) + 1
-    for rows in _rows_of_text(Corpus(part.ids, part.offsets, vocabulary), order):
+    for rows in _count_rows_of(Corpus(part.ids, part.offsets, vocabulary), order):
         at = [0, *np.searchsorted(rows[:, 0], cuts).tolist(), len(rows)]
         for piece, begin, end in zip(pieces, at, at[1:], strict=False):
             piece.append(rows[begin:end])
@@ -133,13 +133,13 @@ def _count(part: Part, vocabulary: Vocabulary, order: int, cuts: Keys) -> list[R
 
 
 def _sample(part: Part, vocabulary: Vocabulary, order: int) -> Keys:
-    """The first columns of the rows of the beginning of a part."""
+    """Return the first columns of the rows of the beginning of a part."""
     n_sentences = max(1, int(np.searchsorted(part.offsets, _SAMPLED_TOKENS)))
     corpus = Corpus(part.ids, part.offsets, vocabulary).head(n_sentences)
-    return np.concatenate([rows[:, 0] for rows in _rows_of_text(corpus, order)])
+    return np.concatenate([rows[:, 0] for rows in _count_rows_of(corpus, order)])
 
 
-def _rows_of_text(corpus: Corpus, order: int) -> Iterator[Rows]:
+def _count_rows_of(corpus: Corpus, order: int) -> Iterator[Rows]:
     return count_sorted_rows(corpus, order, Scratch(_TASK_BYTES))
 
 

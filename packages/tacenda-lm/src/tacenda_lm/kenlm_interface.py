@@ -1,8 +1,8 @@
 """The functions of the kenlm module, for every language model; `LanguageModel` has them as methods.
 
-LOGARITHMS HERE HAVE BASE 10. As in the kenlm module, a string is a sentence, and a mark in it is taken at its word.
-``</s>`` ends what is known: the next word has no context. ``<s>`` begins a sentence, and costs what an ARPA file gives
-it, which is meant to be no prediction.
+LOGARITHMS HERE HAVE BASE 10. As in the kenlm module, a string is a sentence, and marks in it are marks: after ``</s>``,
+the next word has no context; ``<s>`` begins a sentence, and scores the number that an ARPA file gives it, which is not
+a prediction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FullScore(NamedTuple):
     log_prob
         Base-10 logarithm of the word's probability.
     ngram_length
-        Number of words that the prediction used, including the predicted word.
+        Number of words in the n-gram of the prediction, including the predicted word.
     oov
         Whether the word is ``<unk>`` or outside the vocabulary; false for ``<s>`` and ``</s>``.
     """
@@ -64,7 +64,7 @@ def score(model: Any, sentence: Sentence, bos: bool = True, eos: bool = True) ->
     """
     tokens = model._tokens(sentence)
     if _has_marks(model, tokens):
-        return math.fsum(row.log_prob for row in _word_by_word(model, tokens, bos, eos))
+        return math.fsum(row.log_prob for row in _score_by_word(model, tokens, bos, eos))
     ids = model.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
     return float(model._sequence_scores(ids, bos)[0].sum()) / _LN10
 
@@ -75,7 +75,7 @@ def full_scores(
     """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
     tokens, vocabulary = model._tokens(sentence), model.vocabulary
     if _has_marks(model, tokens):
-        yield from _word_by_word(model, tokens, bos, eos)
+        yield from _score_by_word(model, tokens, bos, eos)
         return
     ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
     oov = np.isin(ids, vocabulary.oov_ids).tolist()
@@ -87,12 +87,12 @@ def full_scores(
 def score_batch(
     model: Any, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "count"
 ) -> Float64:
-    """Return the `score` of every sentence of a text, base 10, all scored in one call: (sentences,).
+    """Return the `score` of every sentence of a text, base 10, all scored in one call: float64 (sentences,).
 
-    A sentence without tokens has the score of its ``</s>``. With ``blank_lines="skip"`` it has 0, and the sum agrees
+    A sentence without tokens has the score of its ``</s>``. With ``blank_lines="skip"``, it has 0, and the sum agrees
     with `perplexity`, which leaves such sentences out.
     """
-    counted = check_blank_lines(blank_lines) == "count"
+    count_blank = check_blank_lines(blank_lines) == "count"
     marked: dict[int, list[str]] = {}
     scored = model._score_strings(sentences, eos)
     if scored is not None:
@@ -105,30 +105,30 @@ def score_batch(
         marked = {i: tokens for i, tokens in enumerate(listed) if _has_marks(model, tokens)}
         ids, offsets = encode_sentences(listed, model.vocabulary, eos=eos)
         scores = model.score_corpus(ids, offsets)
-    found = sums_of_pieces(scores, offsets[:-1], offsets[1:]) / _LN10
-    if eos and not counted:
-        found[np.diff(offsets) == 1] = 0.0
+    sums = sums_of_pieces(scores, offsets[:-1], offsets[1:]) / _LN10
+    if eos and not count_blank:
+        sums[np.diff(offsets) == 1] = 0.0
     for i, tokens in marked.items():
-        found[i] = model.score(tokens, eos=eos)
-    return np.asarray(found, np.float64)
+        sums[i] = model.score(tokens, eos=eos)
+    return np.asarray(sums, np.float64)
 
 
 def _has_marks(model: Any, tokens: list[str]) -> bool:
-    """Whether ``<s>`` or ``</s>`` is among the tokens of a sentence, and ``<s>`` is no word of the model."""
+    """Return whether a sentence has ``</s>`` among its tokens, or ``<s>`` if that is not a word of the model."""
     return BOUNDARY in tokens or (START in tokens and START not in model.vocabulary)
 
 
-def _word_by_word(model: Any, tokens: list[str], bos: bool, eos: bool) -> Iterator[FullScore]:
-    """Score a sentence with marks in it."""
+def _score_by_word(model: Any, tokens: list[str], bos: bool, eos: bool) -> Iterator[FullScore]:
+    """Yield the scores of the words of a sentence with marks in it."""
     state = model.start() if bos else model.null()
     for word in [*tokens, BOUNDARY] if eos else tokens:
         yield model.BaseFullScore(state, word, state)
 
 
 def score_sequence(model: Any, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-    """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
+    """Return the natural log-probabilities and n-gram lengths of one sequence; ``bos`` is as in `score`.
 
-    A model that does not list n-grams rests each prediction on all words so far.
+    A model without n-grams uses all words so far for each prediction.
     """
     if bos:
         return model.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
@@ -156,7 +156,7 @@ def BaseScore(model: Any, in_state: State, word: str, out_state: State) -> float
 
 
 def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
-    """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
+    """Do as `BaseScore`, and return also the n-gram length and whether the word is unknown."""
     in_state.check_begun()
     if word == START and START not in model.vocabulary:
         found = FullScore(model.start_log_prob + model._penalty(in_state) / _LN10, 1, False)
@@ -170,12 +170,12 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
 
 
 def score_word(model: Any, state: State, word: int) -> tuple[float, int]:
-    """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
+    """Return the natural log-probability of an id and the n-gram length, 0 for a model without n-grams."""
     return float(model.log_prob([state], [word])[0]), 0
 
 
 def contains(model: Any, word: object) -> bool:
-    """Whether a string is a word of the vocabulary or a mark of a sentence; ``<unk>``, the unknown word, is not."""
+    """Return whether a string is a word of the vocabulary other than ``<unk>``, or a mark of a sentence."""
     vocabulary = model.vocabulary
     if not isinstance(word, str) or word not in vocabulary:
         return word == START

@@ -1,4 +1,4 @@
-"""`LanguageModel`: the base of every language model, and all that follows from how one word follows another.
+"""`LanguageModel`: the base of every language model, with all methods that follow from predictions of the next word.
 
     log p(w_1 ... w_n </s>) = sum_t log p(w_t | state_t),   state_1 = start(),  state_{t+1} = advance(state_t, w_t)
 
@@ -63,10 +63,15 @@ if TYPE_CHECKING:  # a model that is loaded to score needs no training
     from tacenda.fitting.checkpoint import Resume
 
 _LN2 = math.log(2)
-_USUAL = None, "sentence", "refuse", "skip"  # tokenizer, context, marks and blank lines by default
-_IMPLAUSIBLE = 1e15  # a perplexity: a uniform guess among as many words would be better
-_ENOUGH_WORDS = 50  # of a text of which so many are unknown that something is wrong
-_SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
+# tokenizer, context, marks and blank lines, by default
+_DEFAULT_MEASUREMENT = None, "sentence", "refuse", "skip"
+_IMPLAUSIBLE_PERPLEXITY = 1e15  # a uniform guess among so many words would be better
+_MIN_WORDS_TO_WARN = 50  # of a text with many unknown words
+_MORE_UNKNOWN = (
+    0.2  # share of unknown words, above that of the training text, from which a warning is given
+)
+_MORE_UNKNOWN_SPLIT = 0.1  # the same for a text that another tokenizer split
+_SEQUENCES_PER_BLOCK = 64  # scored side by side, so that a model computes many rows at once
 
 
 class Rescored(NamedTuple):
@@ -74,7 +79,7 @@ class Rescored(NamedTuple):
 
     sentence: Sentence
     total: float  # score + weight * log_prob + word_bonus * number of words
-    score: float  # as it was given; a natural logarithm if log_prob is to be added with weight 1
+    score: float  # as given; a natural logarithm if ``log_prob`` is added to it with weight 1
     log_prob: float  # natural, ``</s>`` included
 
 
@@ -103,16 +108,16 @@ class LanguageModel(Estimator):
     start_log_prob: float = -99.0
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     _fitted_to: ClassVar[str] = "text"
-    #: Which lines it was fitted to; None where that is not known, as of models that earlier versions saved.
+    #: The lines that the model was fitted to; None if unknown, as for models that earlier versions saved.
     line_sketch: LineSketch | None = None
     _vocabulary: Vocabulary | None = None
 
-    # -- what a model says -------------------------------------------------------------------------
+    # -- methods that every model implements -------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         """Fit the model to a corpus, whose vocabulary becomes the model's.
 
-        ``valid`` is held-out text, which may end the training; ``fitting`` says where to save checkpoints.
+        ``valid`` is held-out text, which may end the training; ``fitting`` has the folder of checkpoints.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
@@ -134,7 +139,7 @@ class LanguageModel(Estimator):
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement log_probs")
 
-    # -- what it may say better --------------------------------------------------------------------
+    # -- methods that a model may override ---------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -148,16 +153,16 @@ class LanguageModel(Estimator):
         It splits at whitespace: at ASCII whitespace, as KenLM does, if the model was read from an ARPA file or fitted
         to a text split that way, and otherwise at Unicode whitespace. The rule is saved with the model.
         """
-        known = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
-        return ASCII_WHITESPACE if known == ASCII_WHITESPACE else "whitespace"
+        recorded = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
+        return ASCII_WHITESPACE if recorded == ASCII_WHITESPACE else "whitespace"
 
     @property
     def own_context(self) -> Context:
-        """The context in which the model reports its figures: ``"stream"`` if it looks beyond ``</s>``."""
+        """The context in which the model is measured by default: ``"stream"`` if it looks beyond ``</s>``."""
         return "sentence"
 
     def null(self) -> State:
-        """Return the state in which no earlier word is known; that of `start` unless overridden."""
+        """Return the state in which no earlier word is known, by default that of `start`."""
         return self.start()
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
@@ -179,23 +184,23 @@ class LanguageModel(Estimator):
         ids, and NotFittedError.
         """
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
-        found, lengths = np.empty(len(ids), np.float64), np.diff(offsets)
+        scores, lengths = np.empty(len(ids), np.float64), np.diff(offsets)
         longest_first = np.argsort(-lengths, kind="stable")
-        for block in range(0, len(longest_first), _SEQUENCES):
-            chosen = longest_first[block : block + _SEQUENCES]
+        for block in range(0, len(longest_first), _SEQUENCES_PER_BLOCK):
+            chosen = longest_first[block : block + _SEQUENCES_PER_BLOCK]
             states = [self.start() for _ in chosen]
-            # the shorter ones drop out at the end of the list as they end, since all are sorted by length
+            # the longest sequences come first, so those that end are the last in the list
             for _, places in side_by_side(offsets[chosen], lengths[chosen]):
                 words, states = ids[places], states[: len(places)]
-                found[places] = self.log_prob(states, words)
+                scores[places] = self.log_prob(states, words)
                 states = [self.advance(s, w) for s, w in zip(states, words.tolist(), strict=True)]
-        return found
+        return scores
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score one sequence, starting from a state; use this to score a stream in parts.
+        """Return the natural log-probabilities of ids after a state, float64 (tokens,), and the state after the last.
 
-        Return the natural log-probability of every id, float64 (tokens,), and the state after the last. ``state`` is
-        not changed.
+        Use this to score a stream in parts. ``state`` is not changed. Raises DataError for an id that is not in the
+        vocabulary.
         """
         ids = check_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
@@ -276,9 +281,9 @@ class LanguageModel(Estimator):
 
     @contextmanager
     def _recording(self, corpus: Any, valid: Text | None, marks: Marks) -> Iterator[None]:
-        """Note what the model is fitted on, and measure held-out text after the fit.
+        """Record facts about the training text, and measure held-out text after the fit.
 
-        ``corpus`` is a `Corpus`, or a `tacenda.dask.ClusterCorpus`, which says the same of itself.
+        ``corpus`` is a `Corpus`, or a `tacenda.dask.ClusterCorpus`, which has the same attributes.
         """
         n = corpus.origin.get("written_unknown", 0)
         if n:
@@ -287,12 +292,12 @@ class LanguageModel(Estimator):
                 f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
                 "WikiText, and whatever is outside the vocabulary is scored like it"
             )
-        # a model of a plugin need not have them before its first fit
+        # a model of a plugin may lack these attributes before its first fit
         before = getattr(self, "fitted_on", {}), getattr(self, "figures", [])
         self.fitted_on, self.figures = {}, []
         try:
             yield
-        except BaseException:  # the model may still be the one of the fit before
+        except BaseException:  # the model may still be that of the previous fit
             self.fitted_on, self.figures = before
             raise
         self.fitted_on = {
@@ -303,7 +308,7 @@ class LanguageModel(Estimator):
             **corpus.origin,
             **self.fitted_on,
         }
-        # the lines of a cluster's text are not here
+        # the lines of a text on a cluster are not on this machine
         self.line_sketch = LineSketch.of(corpus) if isinstance(corpus, Corpus) else None
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
@@ -341,11 +346,11 @@ class LanguageModel(Estimator):
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return the model as tensors and metadata, with a sketch of its lines and counts of split words."""
-        found = super().to_artifact(precision)
+        artifact = super().to_artifact(precision)
         counts = None if self._vocabulary is None else self._vocabulary.split_words
         if counts is not None:
-            found = PackedCounts.of(counts).put_into(found)
-        return found if self.line_sketch is None else self.line_sketch.put_into(found)
+            artifact = PackedCounts.of(counts).put_into(artifact)
+        return artifact if self.line_sketch is None else self.line_sketch.put_into(artifact)
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
@@ -395,8 +400,8 @@ class LanguageModel(Estimator):
         ConfigurationError
             There is no such context, or blank lines are to be counted in a corpus, which has none.
         """
-        is_usual = (tokenizer, context, marks, blank_lines) == _USUAL
-        if is_usual and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
+        is_default = (tokenizer, context, marks, blank_lines) == _DEFAULT_MEASUREMENT
+        if is_default and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
             line = self._measure_line(text.removesuffix("\n"))
             if line is not None:
                 refuse_file_name(text)
@@ -413,7 +418,8 @@ class LanguageModel(Estimator):
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
         found = Perplexity.pool(parts, context, check_blank_lines(blank_lines))
-        if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
+        # not of all words, because an ARPA file may give <unk> any probability
+        if found.without_oov > _IMPLAUSIBLE_PERPLEXITY:
             warn(
                 f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
                 f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
@@ -425,8 +431,8 @@ class LanguageModel(Estimator):
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
 
-        There is one float64 array (tokens,) per sentence, also for sentences without tokens. With ``eos`` each array
-        has one more value, for ``</s>``.
+        The list has one float64 array (tokens,) per sentence, also for sentences without tokens. With ``eos``, each
+        array has one more value, for ``</s>``.
         """
         ids, offsets = encode_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.score_corpus(ids, offsets)
@@ -481,16 +487,16 @@ class LanguageModel(Estimator):
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
         tokens = [self._tokens(sentence) for sentence, _ in pairs]
         scored = self.token_log_probs(tokens)
-        found = []
-        for (sentence, score), words, parts in zip(pairs, tokens, scored, strict=True):
-            log_prob = float(parts.sum())
+        rescored = []
+        for (sentence, score), words, log_probs in zip(pairs, tokens, scored, strict=True):
+            log_prob = float(log_probs.sum())
             total = score + weight * log_prob + word_bonus * len(words)
-            found.append(Rescored(sentence, total, score, log_prob))
-        return sorted(found, key=lambda each: -each.total)
+            rescored.append(Rescored(sentence, total, score, log_prob))
+        return sorted(rescored, key=lambda hypothesis: -hypothesis.total)
 
     check_normalized = check_normalized
 
-    # -- what comes next, and the functions of the kenlm module ------------------------------------
+    # -- the next words, and the functions of the kenlm module -------------------------------------
 
     state_after = generation.state_after
     next_word = generation.next_word
@@ -511,15 +517,15 @@ class LanguageModel(Estimator):
     _word_score = kenlm_interface.score_word
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
-        """Score a list of strings and return where each begins, if the model has a faster way that can take them."""
+        """Return the scores of a list of strings and where each begins, or None if the model has no faster way."""
         return None
 
     def _measure_line(self, line: str) -> Perplexity | None:
-        """Return the perplexity of a sentence, if the model has a faster way that can take it."""
+        """Return the perplexity of a sentence, or None if the model has no faster way."""
         return None
 
     def _penalty(self, state: State) -> float:
-        """Return what an n-gram model adds to the log-probability of a word that it lists after no context."""
+        """Return the natural logarithm of the backoff weight of an n-gram model from a state to no context, else 0."""
         return 0.0
 
     def _tokens(self, sentence: Sentence) -> list[str]:
@@ -528,7 +534,10 @@ class LanguageModel(Estimator):
 
 
 def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords) -> Perplexity:
-    """Sum up the scores (tokens with ends,) of a block, whose sentences with their ends begin at ``offsets``."""
+    """Return the perplexity of a block, given the scores of its tokens and ends (tokens + sentences,).
+
+    ``offsets`` (sentences + 1,) are where sentences begin among the scores.
+    """
     ends = np.zeros(len(scores), bool)
     ends[offsets[1:] - 1] = True  # the </s> of each
     n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
@@ -551,20 +560,20 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
 
 
 def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:
-    """Warn once of a text with far more unknown words than the training text, as when it was split in another way.
+    """Warn once of a text with far more unknown words than the training text, perhaps because of its tokenizer.
 
-    ``split`` is the tokenizer that split it, None for sentences that were split before.
+    ``split`` is the tokenizer that split the text, None for a text that was given as tokens.
     """
-    if found.n_words < _ENOUGH_WORDS:
+    if found.n_words < _MIN_WORDS_TO_WARN:
         return
     fitted_on = getattr(model, "fitted_on", None) or {}
-    usual = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
-    theirs = _find_recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
-    is_split_so = split is None or not theirs or split in theirs
-    if found.oov_rate > usual + (0.2 if is_split_so else 0.1):
+    expected = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
+    recorded = _find_recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
+    is_split_alike = split is None or not recorded or split in recorded
+    if found.oov_rate > expected + (_MORE_UNKNOWN if is_split_alike else _MORE_UNKNOWN_SPLIT):
         remedy = "give a text like the training text, split alike"
-        if not is_split_so:
-            remedy = f"give tokenizer={min(theirs)!r}, which split the training text"
+        if not is_split_alike:
+            remedy = f"give tokenizer={min(recorded)!r}, which split the training text"
         warn(
             f"{found.n_oov:,} of {found.n_words:,} words are outside the vocabulary of the model, and the perplexity "
             f"says how probable any unknown word is there: {remedy}",
@@ -581,10 +590,10 @@ def check_keeps_checkpoints(model: LanguageModel) -> None:
 
 
 def find_fitted_tokenizer(model: LanguageModel) -> str:
-    """Return the tokenizer of the text a model was fitted to, or of that of its components for a model made of models.
+    """Return the tokenizer of the text that a model, or its components, were fitted to.
 
-    Without any it is the model's `string_tokenizer`. Raises ConfigurationError where it was a function, which is not
-    saved with a model, or where components had different ones.
+    If it is unknown, return the `string_tokenizer` of the model. Raises ConfigurationError if the tokenizer was a
+    function, which is not saved with a model, or if components had different ones.
     """
     names = find_fitted_tokenizers(model)
     if "callable" in names:
@@ -599,16 +608,16 @@ def find_fitted_tokenizer(model: LanguageModel) -> str:
 
 
 def find_fitted_tokenizers(model: LanguageModel) -> set[str]:
-    """Return the tokenizers of the texts that a model, or those in it, were fitted to.
+    """Return the tokenizers of the texts that a model, or its components, were fitted to.
 
-    Where none is known, that is its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
+    If none is known, return its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
     """
     return _find_recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
 
 
 def _find_recorded_tokenizers(model: Any) -> set[str]:
-    """Return the tokenizers that a model knows of, else those that the models in it do."""
-    known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
-    if known:
-        return {str(known)}
+    """Return the tokenizer recorded in ``fitted_on`` of a model, or else those of its components."""
+    recorded = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
+    if recorded:
+        return {str(recorded)}
     return set().union(*map(_find_recorded_tokenizers, model.nested().values()))

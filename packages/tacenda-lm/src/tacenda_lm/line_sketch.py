@@ -1,13 +1,13 @@
-"""`LineSketch`: which lines a model was fitted to, in some ten bits each, for a note where the same lines are scored.
+"""`LineSketch`: a sketch of the lines that a model was fitted to, for a note if the same lines are scored.
 
 A model gives a line that it was fitted to far fewer bits than a new one, so results on such lines say nothing about
-new text. The sketch is a Bloom filter (Bloom, 1970): every line sets `_HASHES` bits of it, and a line whose
-bits are all set was probably one of them. About 1 new line in 100 passes for an old one, so one or two mean nothing:
-`Found` compares how many pass with how many would by chance.
+new text. The sketch is a Bloom filter (Bloom, 1970) with some ten bits a line: every line sets `_N_HASHES` bits of it,
+and a line whose bits are all set was probably one of them. About 1 new line in 100 passes, too, so one or two mean
+nothing: `Found` compares the number that passes with the number expected by chance.
 
-Lines are compared by the ids of their words. Only those with at least `SHORTEST` known words count, since shorter ones
-("he said .") recur in any text. Of a text with more than `_MOST` such lines only a share is in the sketch, chosen by
-hash. The lines cannot be read from the bits: one can only ask whether a given line passes, and so do 1 in 100 others.
+Lines are compared by the ids of their words. Only lines with at least `SHORTEST` known words count, because shorter
+ones ("he said .") recur in any text. Of a text with more than `_MAX_LINES` such lines, the sketch has only a share,
+chosen by hash. The lines cannot be read from the bits, which only tell whether a given line passes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tacenda_lm.sequences import Integers
 
 #: The fewest words of the vocabulary in a line that counts.
 SHORTEST = 8
-_BITS = 10  # a line; with 7 hashes, 0.8% of other lines pass
-_HASHES = 7
-_MOST = 1 << 20  # lines in a sketch, which has 1.3 MB then
-#: From this share of lines on, the text is said to be one the model was fitted to. Held-out text shares some lines with
-#: the training text: 1.6% of the validation and 0.6% of the test text of Penn Treebank, 0.7% and 0.9% of WikiText-2.
-_MANY = 0.05
-_CHANCE = 1e-3  # in which part of new texts so many lines may pass
+_BITS_PER_LINE = 10  # with 7 hashes, 0.8% of other lines pass
+_N_HASHES = 7
+_MAX_LINES = 1 << 20  # in a sketch of 1.3 MB
+#: The share of lines from which a text counts as one the model was fitted to. Held-out text shares some lines with the
+#: training text: 1.6% of the validation and 0.6% of the test text of Penn Treebank, 0.7% and 0.9% of WikiText-2.
+_MIN_SHARE = 0.05
+_MAX_P_VALUE = 1e-3  # of the number of lines that pass, for new text
 _U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Found:
-    """How many lines of a text a sketch knows. Counts of two parts of a text can be added."""
+    """The number of lines of a text that pass a sketch. Counts of two parts of a text can be added."""
 
-    n_lines: int  # that could be compared
-    n_seen: int  # that pass for lines of the text that the model was fitted to
-    false_positives: float  # the share of other lines that pass too
+    n_lines: int  # with enough words
+    n_seen: int  # that pass
+    false_positives: float  # the share of new lines that pass, too
 
     def __add__(self, other: Found) -> Found:
         return Found(
@@ -53,13 +53,13 @@ class Found:
 
     @property
     def is_fitted_text(self) -> bool:
-        """Whether too many lines pass for this to be new text."""
-        if self.n_seen < (_MANY + self.false_positives) * self.n_lines or not self.n_seen:
+        """Whether more lines pass than would of a new text."""
+        if self.n_seen < (_MIN_SHARE + self.false_positives) * self.n_lines or not self.n_seen:
             return False
-        from scipy.special import bdtrc  # its import takes longer than that of numpy
+        from scipy.special import bdtrc  # imported late, because it takes longer than numpy
 
         by_chance = bdtrc(self.n_seen - 1, self.n_lines, self.false_positives)
-        return bool(by_chance < _CHANCE)
+        return bool(by_chance < _MAX_P_VALUE)
 
     @property
     def note(self) -> str | None:
@@ -78,28 +78,28 @@ class LineSketch(Part):
     part_name: ClassVar[str] = "line_sketch"
 
     bits: UInt8[Array, "others+1"]  # never empty
-    one_in: int  # lines are in it whose hash is a multiple of this
+    one_in: int  # the sketch has the lines whose hash is a multiple of this
 
     @classmethod
     def of(cls, corpus: Corpus) -> Self:
         """Return the sketch of the lines of a corpus."""
         unknown = corpus.vocabulary.oov_ids
-        one_in, kept = 1, np.empty(0, np.uint64)
+        one_in, hashes = 1, np.empty(0, np.uint64)
         for block in corpus.blocks():
-            found = _hash(*block, unknown)
-            kept = np.concatenate([kept, found[found % np.uint64(one_in) == 0]])
-            while len(kept) > _MOST:
+            new = _hash_lines(*block, unknown)
+            hashes = np.concatenate([hashes, new[new % np.uint64(one_in) == 0]])
+            while len(hashes) > _MAX_LINES:
                 one_in *= 2
-                kept = kept[kept % np.uint64(one_in) == 0]
-        kept = np.unique(kept)
-        filled = np.zeros(8 * max(1, _BITS * len(kept) // 8), bool)
-        for places in _find_bits(kept, len(filled)):
-            filled[places] = True
-        return cls(bits=np.packbits(filled, bitorder="little"), one_in=one_in)
+                hashes = hashes[hashes % np.uint64(one_in) == 0]
+        hashes = np.unique(hashes)
+        is_set = np.zeros(8 * max(1, _BITS_PER_LINE * len(hashes) // 8), bool)
+        for places in _find_bits(hashes, len(is_set)):
+            is_set[places] = True
+        return cls(bits=np.packbits(is_set, bitorder="little"), one_in=one_in)
 
     def find(self, ids: Integers, offsets: Integers, unknown: Integers) -> Found:
         """Look up lines, given as for ``score_corpus``; ``unknown`` are the ids that stand for unknown words."""
-        hashes = _hash(ids, np.unique(offsets), unknown)
+        hashes = _hash_lines(ids, np.unique(offsets), unknown)
         hashes = hashes[hashes % np.uint64(self.one_in) == 0]
         seen = np.ones(len(hashes), bool)
         for places in _find_bits(hashes, 8 * len(self.bits)):
@@ -108,18 +108,18 @@ class LineSketch(Part):
 
     @property
     def false_positives(self) -> float:
-        """The share of other lines that pass: (bits set / bits) ** hashes."""
+        """The share of new lines that pass: (bits set / bits) ** hashes."""
         n_set = int(np.bitwise_count(self.bits).sum(dtype=np.int64))
-        return float((n_set / (8 * len(self.bits))) ** _HASHES)
+        return float((n_set / (8 * len(self.bits))) ** _N_HASHES)
 
     def describe(self) -> dict[str, Any]:
-        """Return which lines are in it, and the share of others that pass."""
+        """Return which lines the sketch has, and the share of new lines that pass."""
         passing = self.false_positives
         return {"shortest": SHORTEST, "one_in": self.one_in, "false_positives": passing}
 
     @classmethod
     def read_fact(cls, about: Any) -> dict[str, Any]:
-        """Return the share of lines that are in it. Raises ArtifactError where there is none."""
+        """Return ``one_in`` from the fact of `describe`. Raises ArtifactError if there is none."""
         one_in = about.get("one_in") if isinstance(about, dict) else None
         if not isinstance(one_in, int) or not 1 <= one_in < 1 << 63:
             raise ArtifactError(
@@ -129,8 +129,8 @@ class LineSketch(Part):
         return {"one_in": one_in}
 
 
-def _hash(ids: Integers, offsets: Integers, unknown: Integers) -> _U64:
-    """Return a hash of each line with enough known words, uint64 (lines,); no line may be empty."""
+def _hash_lines(ids: Integers, offsets: Integers, unknown: Integers) -> _U64:
+    """Return the hash of each line with enough known words, uint64 (lines,); no line may be empty."""
     lengths = np.diff(offsets)
     if not len(lengths):
         return np.empty(0, np.uint64)
@@ -149,21 +149,20 @@ def _mix(values: _U64) -> _U64:
 
 
 def _find_bits(hashes: _U64, n_bits: int) -> Any:
-    """Yield the places of the lines' bits, (lines,) each: two hashes make them all (Kirsch and Mitzenmacher, 2006)."""
+    """Yield the places of one bit of each line (lines,), all from two hashes (Kirsch and Mitzenmacher, 2006)."""
     step = _mix(hashes) | np.uint64(1)
-    for i in range(_HASHES):
+    for i in range(_N_HASHES):
         yield (hashes + np.uint64(i) * step) % np.uint64(n_bits)
 
 
 def find_lines(model: Any, ids: Integers, offsets: Integers) -> Found | None:
-    """Look lines up in the sketches of a model and of those it is made of; None if there is none.
+    """Look lines up in the sketches of a model and of its components; None if there are none.
 
-    Of several it is the sketch that knows most of them. ``ids`` and ``offsets`` are as for ``score_corpus``.
+    The result is that of the sketch that most lines pass. ``ids`` and ``offsets`` are as for ``score_corpus``.
     """
-    own = getattr(model, "line_sketch", None)
-    found = None if own is None else own.find(ids, offsets, model.vocabulary.oov_ids)
-    for part in model.nested().values() if hasattr(model, "nested") else ():
-        other = find_lines(part, ids, offsets)
-        if found is None or (other is not None and other.n_seen > found.n_seen):
-            found = other
-    return found
+    sketch = getattr(model, "line_sketch", None)
+    components = model.nested().values() if hasattr(model, "nested") else ()
+    found = [find_lines(component, ids, offsets) for component in components]
+    if sketch is not None:
+        found.insert(0, sketch.find(ids, offsets, model.vocabulary.oov_ids))
+    return max((each for each in found if each is not None), key=lambda f: f.n_seen, default=None)

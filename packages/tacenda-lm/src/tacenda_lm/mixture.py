@@ -15,9 +15,9 @@ The weights of an `AdaptiveMixture` follow how well each component predicted the
 
     a_k(t + 1) = delta a_k(t) + log(c + p_k(w_t | h_t) / mean_j p_j(w_t | h_t)),   a_k = 0 before the first word
 
-A component that predicts the last words better than the others gets more weight for the next few words. (Kneser and
-Steinbiss 1993 adapt weights to recent text by EM; this needs only the words before.) c bounds the influence of one
-word. lambda, eta and delta are fitted to held-out text together.
+A component that predicted the last words better than the others gets more weight for the next few words. (Kneser and
+Steinbiss 1993 adapt weights to recent text by EM; these follow from the words before alone.) c bounds the influence of
+one word. lambda, eta and delta are fitted to held-out text together.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from tacenda_lm.states import State, rows_of_block, vector_of
 _Map = npt.NDArray[np.int32] | None
 _Ints = npt.NDArray[np.integer[Any]]
 _Floats = npt.NDArray[np.floating[Any]]
-# in ``fitted_on``: components that were fitted again since the weights were
+# key in ``fitted_on`` of the components that were fitted again after the weights were
 _REFITTED = "refitted_since_weights"
 _MAX_ITERATIONS = 1000  # of EM
-_LEAST = 0.3  # c
-_MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
-_FASTEST = 100.0  # eta
-_MOST_MEMORY = float(np.nextafter(1.0, 0.0))
+_EVIDENCE_FLOOR = 0.3  # c
+_MEMORIES_TRIED = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # delta, in fitting
+_MAX_ADAPTATION = 100.0  # eta
+_MAX_MEMORY = float(np.nextafter(1.0, 0.0))  # delta
 
 
 class Mixture(LanguageModel):
@@ -99,7 +99,7 @@ class Mixture(LanguageModel):
 
     name: ClassVar[str] = "mixture"
     distribution: ClassVar[str] = "tacenda-lm"
-    _numbers: ClassVar[tuple[str, ...]] = ()  # arguments that are saved with the weights
+    _numbers: ClassVar[tuple[str, ...]] = ()  # attributes that are saved with the weights
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
-        # `_fits_of` the components when weights were fitted to them
+        # `_list_fits` of each component when the weights were fitted
         self._weighed: list[list[Any]] = []
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
@@ -159,13 +159,13 @@ class Mixture(LanguageModel):
                 check_name(name)
         except ArtifactError as error:
             raise ConfigurationError(
-                f"a mixture is not fitted that could not be saved: {error}"
+                f"the mixture could not be saved after its fit: {error}"
             ) from error
         for name, model in self._models.items():
             if model.keeps_checkpoints:
                 stage = run.stage(name)
                 place, resume = stage.checkpoints, stage.resume
-                # marks to be refused were already refused when the corpus was read
+                # marks are kept, because reading the corpus has already refused them if it should
                 model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
                 run = run.stage(first=False)
             else:
@@ -198,18 +198,18 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_context(self.own_context if context is None else context)
-        with self._keep_note_if_it_fails():
-            scores, _ = self._scores_to_fit_on(text, context, marks)
+        with self._restoring_facts_on_error():
+            scores, _ = self._score_text(text, context, marks)
             self._weights = fit_weights(scores, self._weights)
         self._note_weights(scores)
         return self
 
     @contextmanager
-    def _keep_note_if_it_fails(self) -> Iterator[None]:
-        """Fit new weights without a warning of the old ones, which stay noted if the fit fails."""
+    def _restoring_facts_on_error(self) -> Iterator[None]:
+        """Leave out the facts about the old weights, so that nothing warns of them; restore them if the fit fails."""
         before = self.fitted_on
-        notes = _REFITTED, "weights_n_tokens"
-        self.fitted_on = {k: v for k, v in before.items() if k not in notes}
+        of_weights = _REFITTED, "weights_n_tokens"
+        self.fitted_on = {name: fact for name, fact in before.items() if name not in of_weights}
         try:
             yield
         except BaseException:
@@ -217,24 +217,22 @@ class Mixture(LanguageModel):
             raise
 
     def _note_weights(self, scores: Float64) -> None:
-        """Note on how many tokens (components, tokens), and to which fits of the components, weights were fitted."""
+        """Note that weights were fitted to ``scores`` (components, tokens) of the components as they are now."""
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
-        self._weighed = [_fits_of(model) for model in self._models.values()]
+        self._weighed = [_list_fits(model) for model in self._models.values()]
 
     def _warn_of_refits(self) -> None:
         """Warn once of components that were fitted again since the weights were fitted to them."""
         if "weights_n_tokens" not in self.fitted_on:
             return
-        parts = zip(self._models.items(), self._weighed, strict=False)
-        fits = [(name, _fits_of(model), known) for (name, model), known in parts]
-        found = [
+        refitted = [
             name
-            for name, now, then in fits
-            if len(now) != len(then) or not all(map(is_, now, then))
+            for (name, model), fits in zip(self._models.items(), self._weighed, strict=False)
+            if not _are_same(_list_fits(model), fits)
         ]
-        if found:
+        if refitted:
             # a saved mixture warns of them again
-            self.fitted_on = {**self.fitted_on, _REFITTED: found}
+            self.fitted_on = {**self.fitted_on, _REFITTED: refitted}
             self._weighed = []
         if _REFITTED in self.fitted_on:
             names = ", ".join(map(repr, self.fitted_on[_REFITTED]))
@@ -244,18 +242,21 @@ class Mixture(LanguageModel):
                 once=(self, "refitted components"),
             )
 
-    def _scores_to_fit_on(
+    def _score_text(
         self, text: Text, context: Context, marks: Marks
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Return log-probabilities (components, tokens), and where contexts begin and the last ends (contexts + 1,)."""
+        """Return log-probabilities (components, tokens), and where contexts begin and the last ends (contexts + 1,).
+
+        Raises CorpusError for a text without tokens.
+        """
         vocabulary = self.vocabulary
         state = Mixture.start(self)
         parts, lengths = [], [np.zeros(1, np.int64)]
         for block in blocks(text, vocabulary, self.string_tokenizer, marks=marks):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
-                found, state = self._component_scores_from(state, ids)
-                parts.append(found)
+                scores, state = self._component_scores_from(state, ids)
+                parts.append(scores)
             else:
                 parts.append(self.component_log_probs(ids, offsets))
                 lengths.append(np.diff(offsets))
@@ -276,10 +277,9 @@ class Mixture(LanguageModel):
         """
         theirs = [model.vocabulary for model in self._models.values()]
         self._warn_of_refits()
-        known = len(self._mapped) == len(theirs) and all(map(is_, self._mapped, theirs))
-        if not known:  # a component may have been fitted again since
+        if not _are_same(self._mapped, theirs):  # a component may have been fitted again
             named = zip(theirs, self._models, strict=True)
-            self._maps = [_map(theirs[0], each, name) for each, name in named]
+            self._maps = [_make_map(theirs[0], vocabulary, name) for vocabulary, name in named]
             self._mapped = theirs
         return theirs[0]
 
@@ -302,35 +302,35 @@ class Mixture(LanguageModel):
         check_word(word, len(self.vocabulary))
         return _join(
             model.advance(part, word if ids is None else int(ids[word]))
-            for part, (model, ids) in zip(self._parts(state), self._with_maps(), strict=True)
+            for part, (model, ids) in zip(self._split_state(state), self._with_maps(), strict=True)
         )
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         if not states:
             return np.empty((0, len(self.vocabulary)))
-        inner, weights = self._weights_of(states)
+        inner, weights = self._unpack_weights(states)
         parts = zip(self._split_by_component(inner), self._with_maps(), strict=True)
-        rows = [_columns(model.log_probs(part), ids) for part, (model, ids) in parts]
+        rows = [_reorder_columns(model.log_probs(part), ids) for part, (model, ids) in parts]
         return mix(np.stack(rows), weights[:, :, None])
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        own = check_pairs(states, words, len(self.vocabulary))
-        if not len(own):
+        checked = check_pairs(states, words, len(self.vocabulary))
+        if not len(checked):
             return np.empty(0)
-        inner, weights = self._weights_of(states)
-        return mix(self._component_pairs(inner, own), weights)
+        inner, weights = self._unpack_weights(states)
+        return mix(self._component_pairs(inner, checked), weights)
 
-    def _weights_of(self, states: Sequence[State]) -> tuple[Sequence[State], Float64]:
-        """Return the states of a plain mixture in these, and the weights (components, states or 1)."""
+    def _unpack_weights(self, states: Sequence[State]) -> tuple[Sequence[State], Float64]:
+        """Return the states of a plain `Mixture` within these states, and the weights (components, states or 1)."""
         return states, self._weights[:, None]
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         scores = self.component_log_probs(ids, offsets)
-        return mix(scores, self._weights_in(scores, np.asarray(offsets)))
+        return mix(scores, self._compute_weights(scores, np.asarray(offsets)))
 
-    def _weights_in(self, scores: Float64, begins: _Ints) -> Float64:
+    def _compute_weights(self, scores: Float64, begins: _Ints) -> Float64:
         """Return the weights at every token (components, tokens or 1) of sequences that begin at ``begins``."""
         return self._weights[:, None]
 
@@ -344,23 +344,22 @@ class Mixture(LanguageModel):
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Yield the distributions of the components, float64 (components, tokens of the block, types)."""
-        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
+        checked, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
         parts = [
-            rechunk(model.distributions(_renumber(own, its), cuts), size)
-            for model, its in self._with_maps()
+            rechunk(model.distributions(_renumber(checked, its_ids), cuts), size)
+            for model, its_ids in self._with_maps()
         ]
-        for side_by_side in zip(*parts, strict=True):
-            found = zip(side_by_side, maps, strict=True)
-            yield np.stack([_columns(rows, its) for rows, its in found])
+        for of_components in zip(*parts, strict=True):
+            pairs = zip(of_components, maps, strict=True)
+            yield np.stack([_reorder_columns(rows, its_ids) for rows, its_ids in pairs])
 
     def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the `score_corpus` of each component: natural, float64 (components, tokens)."""
-        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
-        return np.stack(
-            [model.score_corpus(_renumber(own, its), cuts) for model, its in self._with_maps()]
-        )
+        checked, cuts = check_sequences(ids, offsets, len(self.vocabulary))
+        parts = self._with_maps()
+        return np.stack([model.score_corpus(_renumber(checked, its), cuts) for model, its in parts])
 
     def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
         """Return the `token_log_probs` of each component for each sentence, by the name of the component."""
@@ -372,29 +371,30 @@ class Mixture(LanguageModel):
         ]
 
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Return what `score_from` of each component gives, (components, tokens), and the state after."""
-        own = check_ids(ids, len(self.vocabulary))
-        rows = zip(self._parts(state), self._with_maps(), strict=True)
-        found = [model.score_from(part, _renumber(own, its)) for part, (model, its) in rows]
-        return np.stack([scores for scores, _ in found]), _join(after for _, after in found)
+        """Return the log-probabilities of `score_from` of each component (components, tokens), and the state after."""
+        checked = check_ids(ids, len(self.vocabulary))
+        parts = zip(self._split_state(state), self._with_maps(), strict=True)
+        pairs = [model.score_from(part, _renumber(checked, its)) for part, (model, its) in parts]
+        return np.stack([scores for scores, _ in pairs]), _join(after for _, after in pairs)
 
     def _component_pairs(self, states: Sequence[State], words: Ids) -> Float64:
-        """Return what `log_prob` of each component gives, (components, states)."""
+        """Return the `log_prob` of each component (components, states)."""
         parts = zip(self._split_by_component(states), self._with_maps(), strict=True)
-        found = [model.log_prob(part, _renumber(words, ids)) for part, (model, ids) in parts]
-        return np.stack(found)
+        return np.stack(
+            [model.log_prob(part, _renumber(words, its)) for part, (model, its) in parts]
+        )
 
-    def _parts(self, state: State) -> list[State]:
+    def _split_state(self, state: State) -> list[State]:
         """Return the states of the components. Raises DataError for the state of another mixture."""
         return [State(value) for value in state.parts(len(self._models))]
 
     def _split_by_component(self, states: Sequence[State]) -> Iterator[tuple[State, ...]]:
-        """Yield for each component its part of every state."""
-        return zip(*map(self._parts, states), strict=True)
+        """Yield, for each component, its part of every state."""
+        return zip(*map(self._split_state, states), strict=True)
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
-        """Return the components with their ids of `vocabulary`'s words; None where the ids are the same."""
-        _ = self.vocabulary  # which makes the maps
+        """Return the components, each with its ids of the words of `vocabulary`, None for the same ids."""
+        _ = self.vocabulary  # brings the maps up to date
         return zip(self._models.values(), self._maps, strict=True)
 
     # -- saved model -------------------------------------------------------------------------------
@@ -415,15 +415,15 @@ class Mixture(LanguageModel):
         names = list(config["components"])
         if sorted(names) != sorted(nested) or not names:
             raise ArtifactError(
-                f"the mixture is made of {names!r:.200}, and there are {sorted(nested)!r:.200}: "
-                "the model is damaged"
+                f"the mixture has the components {names!r:.200}, and {sorted(nested)!r:.200} are saved: the model is "
+                "damaged"
             )
         components = {"components": len(names)}
         weights = take(arrays, "weights", Float64s[Array, "components", over(0)], components)
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
             model = cls({name: nested[name] for name in names}, **numbers)
-            model._weighed = [_fits_of(part) for part in model._models.values()]
+            model._weighed = [_list_fits(part) for part in model._models.values()]
             _ = model.vocabulary
         except (ConfigurationError, CorpusError, NotFittedError) as error:
             raise ArtifactError(f"its components or numbers do not fit: {error}") from error
@@ -435,14 +435,14 @@ class AdaptiveMixture(Mixture):
     """A mixture of language models whose weights change from word to word, by how well each model has predicted so far.
 
     It helps most if texts are long and differ from each other. In a stream, the weights carry over between sentences.
-    Predicting the next word costs as much as with a `Mixture`; `advance` scores the word too.
+    Predicting the next word takes as long as with a `Mixture`; `advance` also scores the word.
 
     Parameters
     ----------
     models, weights
         As in `Mixture`; these are the weights at the beginning of a text.
     adaptation
-        eta, how much the words before count; 0 makes it a `Mixture`.
+        eta, the influence of the words before; with 0, it is a `Mixture`.
     memory
         delta, the share of earlier evidence that remains after each word, from 0 to less than 1.
 
@@ -472,8 +472,8 @@ class AdaptiveMixture(Mixture):
         memory: float = 0.7,
     ) -> None:
         super().__init__(models, weights)
-        self.adaptation = _check_between("adaptation", adaptation, _FASTEST)
-        self.memory = _check_between("memory", memory, _MOST_MEMORY)
+        self.adaptation = _check_between("adaptation", adaptation, _MAX_ADAPTATION)
+        self.memory = _check_between("memory", memory, _MAX_MEMORY)
 
     @property
     def own_context(self) -> Context:
@@ -485,15 +485,18 @@ class AdaptiveMixture(Mixture):
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
         context = check_context(self.own_context if context is None else context)
-        with self._keep_note_if_it_fails():
-            scores, begins = self._scores_to_fit_on(text, context, marks)
+        with self._restoring_facts_on_error():
+            scores, begins = self._score_text(text, context, marks)
             fixed = fit_weights(scores, self._weights)
             used = fixed > 0
-            told = _judge(scores)[used]  # compared with all components, as in predictions
-            tried = [
-                _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
+            evidence = _weigh_evidence(scores)[
+                used
+            ]  # relative to all components, as in predictions
+            fits = [
+                _fit_with_memory(scores[used], evidence, begins, fixed[used], memory)
+                for memory in _MEMORIES_TRIED
             ]
-            best = min(tried, key=lambda each: each.nats)
+            best = min(fits, key=lambda fit: fit.nats)
             self._weights = np.zeros_like(fixed)
             self._weights[used] = best.weights
             self.adaptation, self.memory = best.adaptation, best.memory
@@ -503,27 +506,27 @@ class AdaptiveMixture(Mixture):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        return self._state(super().start(), np.zeros(len(self._models)))
+        return self._make_state(super().start(), np.zeros(len(self._models)))
 
     def null(self) -> State:
-        return self._state(super().null(), np.zeros(len(self._models)))
+        return self._make_state(super().null(), np.zeros(len(self._models)))
 
     def advance(self, state: State, word: int) -> State:
         inner, evidence = self._split(state)
         after = super().advance(inner, word)
-        told = _judge(self._component_pairs([inner], np.array([word])))
-        return self._state(after, self.memory * evidence + told[:, 0])
+        of_word = _weigh_evidence(self._component_pairs([inner], np.array([word])))
+        return self._make_state(after, self.memory * evidence + of_word[:, 0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         inner, evidence = self._split(state)
         scores, after = self._component_scores_from(inner, ids)
-        before, evidence = _gather(_judge(scores), self.memory, evidence)
-        return mix(scores, self._adapt(before)), self._state(after, evidence)
+        before, evidence = _accumulate(_weigh_evidence(scores), self.memory, evidence)
+        return mix(scores, self._adapt(before)), self._make_state(after, evidence)
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
-        weights, done = self._weights_in(self.component_log_probs(own, cuts), cuts), 0
-        for rows in self._component_distributions(own, cuts):
+        checked, cuts = check_sequences(ids, offsets, len(self.vocabulary))
+        weights, done = self._compute_weights(self.component_log_probs(checked, cuts), cuts), 0
+        for rows in self._component_distributions(checked, cuts):
             n = rows.shape[1]
             yield mix(rows, weights[:, done : done + n, None])
             done += n
@@ -531,29 +534,29 @@ class AdaptiveMixture(Mixture):
     # -- weights -----------------------------------------------------------------------------------
 
     def _adapt(self, evidence: Float64) -> Float64:
-        """Return the weights (components, places) where so much is known of the components (components, places)."""
+        """Return the weights (components, tokens) given the evidence for each component (components, tokens)."""
         return adapt_weights(self._weights, self.adaptation * evidence)
 
-    def _weights_in(self, scores: Float64, begins: _Ints) -> Float64:
-        return self._adapt(_gather_before(_judge(scores), self.memory, begins))
+    def _compute_weights(self, scores: Float64, begins: _Ints) -> Float64:
+        return self._adapt(_accumulate_before(_weigh_evidence(scores), self.memory, begins))
 
-    def _weights_of(self, states: Sequence[State]) -> tuple[list[State], Float64]:
-        """Return the states of a `Mixture` in these, and the weights (components, states)."""
+    def _unpack_weights(self, states: Sequence[State]) -> tuple[list[State], Float64]:
+        """Return the states of a `Mixture` that are in these states, and the weights (components, states)."""
         inner, evidence = zip(*map(self._split, states), strict=True)
         return list(inner), self._adapt(np.stack(evidence, axis=1))
 
     @staticmethod
-    def _state(inner: State, evidence: Float64) -> State:
+    def _make_state(inner: State, evidence: Float64) -> State:
         return State((inner.value, evidence.tobytes()))
 
     def _split(self, state: State) -> tuple[State, Float64]:
-        """Return the state of a `Mixture` in one of this, and what is known of the components. Raises DataError."""
+        """Return the state of a `Mixture` in a state, and the evidence a_k (components,). Raises DataError."""
         inner, evidence = state.parts(2)
         return State(inner), vector_of(evidence, np.float64, len(self._models))
 
 
 def mix(scores: Float64, weights: Float64) -> Float64:
-    """Return log sum_k weights[k] exp(scores[k]); the weights have the dimensions of ``scores``, or 1."""
+    """Return log sum_k weights[k] exp(scores[k]); every dimension of the weights is that of ``scores``, or 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.logaddexp.reduce(scores + np.log(weights), axis=0), np.float64)
 
@@ -572,9 +575,9 @@ def fit_weights(
         No component with a weight above zero can predict a token: its log-probabilities there are -inf, or NaN.
     """
     n, n_tokens = scores.shape
-    found = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
-    used = found > 0
-    weights, scores = found[used], scores if used.all() else scores[used]
+    fitted = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
+    used = fitted > 0
+    weights, scores = fitted[used], scores if used.all() else scores[used]
     best = scores.max(axis=0, initial=-np.inf)
     unpredicted = ~np.isfinite(best)
     if unpredicted.any():
@@ -582,8 +585,8 @@ def fit_weights(
             f"no component with a weight above zero can predict token {unpredicted.argmax() + 1} of the {n_tokens} to "
             "fit weights on: add a component that can, or leave its sentence out"
         )
-    # The best of a token weighs 1 here, and a weight that vanishes does so beside another that predicts
-    # the same tokens: the sum below is above zero.
+    # The best component of a token has exp(0) = 1 here, and its weight vanishes only if another component predicts the
+    # same tokens: the sum below is above zero.
     scaled = np.exp(scores - best)
     for _ in range(_MAX_ITERATIONS):
         joint = weights[:, None] * scaled
@@ -593,17 +596,17 @@ def fit_weights(
         weights = updated
         if change <= tolerance:
             break
-    found[used] = weights
-    return found
+    fitted[used] = weights
+    return fitted
 
 
 def check_weights(
     weights: Sequence[float] | Mapping[str, float] | None, names: list[str]
 ) -> Float64:
-    """Return the given weights, divided by their sum: float64 (components,); equal ones for None.
+    """Return the given weights divided by their sum, float64 (components,); equal ones for None.
 
-    Raises ConfigurationError for what are no weights, and for weights that do not fit the names, are negative, or
-    are all zero.
+    Raises ConfigurationError for values that are not numbers, and for weights that do not fit the names, are negative,
+    or are all zero.
     """
     if weights is None:
         return np.full(len(names), 1 / len(names))
@@ -614,25 +617,29 @@ def check_weights(
             )
         weights = [weights[name] for name in names]
     try:
-        given = [] if isinstance(weights, str | bytes | Set) else list(weights)
-        numbers = given if all(isinstance(weight, Real) for weight in given) else []
-        found = np.array(numbers, np.float64)
-    except (TypeError, OverflowError):  # nothing to iterate over; a whole number above all floats
-        found = np.empty(0)
-    if len(found) != len(names) or not (np.isfinite(found) & (found >= 0)).all():
+        listed = [] if isinstance(weights, str | bytes | Set) else list(weights)
+        numbers = listed if all(isinstance(weight, Real) for weight in listed) else []
+        checked = np.array(numbers, np.float64)
+    except (TypeError, OverflowError):  # not iterable; a whole number above all floats
+        checked = np.empty(0)
+    if len(checked) != len(names) or not (np.isfinite(checked) & (checked >= 0)).all():
         raise ConfigurationError(
             f"a mixture of {len(names)} models needs as many weights that are not negative, "
             f"not {weights!r:.200}"
         )
-    if not found.any():
+    if not checked.any():
         raise ConfigurationError("the weights of a mixture are all zero: one must be above zero")
-    _, exponent = np.frexp(found.max())  # divided by a power of two, which rounds nothing
-    found = np.ldexp(found, -exponent)
-    return np.asarray(found / found.sum(), np.float64)
+    # a division by a power of two, which is exact, so that the sum of huge weights does not overflow
+    _, exponent = np.frexp(checked.max())
+    checked = np.ldexp(checked, -exponent)
+    return np.asarray(checked / checked.sum(), np.float64)
 
 
-def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
-    """The ids of another vocabulary for the words of the first; None where they are the same ids."""
+def _make_map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
+    """Return the ids that another vocabulary has for the words of the first; None for the same ids.
+
+    Raises CorpusError if they do not have the same words; ``name`` is the component with the other vocabulary.
+    """
     if first.fingerprint == theirs.fingerprint:
         return None
     same_look_up = (first.normalization, first.oov) == (theirs.normalization, theirs.oov)
@@ -644,19 +651,24 @@ def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
     return theirs.encode(first.words, remember=False)
 
 
-def _fits_of(model: Any) -> list[Any]:
+def _list_fits(model: Any) -> list[Any]:
     """Return ``fitted_on`` of a model and of the models in it; every fit sets a new dictionary."""
-    inner = (each for part in model.nested().values() for each in _fits_of(part))
+    inner = (fit for part in model.nested().values() for fit in _list_fits(part))
     return [getattr(model, "fitted_on", None), *inner]
 
 
+def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether two sequences consist of the same objects."""
+    return len(first) == len(second) and all(map(is_, first, second))
+
+
 def _renumber(words: Ids, ids: _Map) -> Ids:
-    """Ids of the first vocabulary as ids of another."""
+    """Return ids of the first vocabulary as ids of another."""
     return words if ids is None else ids[words]
 
 
-def _columns(rows: _Floats, ids: _Map) -> Float64:
-    """Rows over another vocabulary, in the order of the first."""
+def _reorder_columns(rows: _Floats, ids: _Map) -> Float64:
+    """Return rows over another vocabulary with their columns in the order of the first, float64."""
     return (rows if ids is None else rows[:, ids]).astype(np.float64)
 
 
@@ -668,69 +680,76 @@ def _join(states: Iterable[State]) -> State:
 # -- adaptation --------------------------------------------------------------------------------------
 
 
-class _Fitted(NamedTuple):
-    """Weights (components,), adaptation and memory, and the nats a token that they leave of a text."""
+class _Fit(NamedTuple):
+    """The best parameters with one memory."""
 
-    nats: float
-    weights: Float64
+    nats: float  # per token
+    weights: Float64  # (components,)
     adaptation: float
     memory: float
 
 
-def _find_best(
-    scores: Float64, told: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
-) -> _Fitted:
-    """Find the weights and the adaptation that suit a text best, with one memory; all weights are above zero."""
-    evidence = _gather_before(told, memory, begins)
+def _fit_with_memory(
+    scores: Float64, evidence: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
+) -> _Fit:
+    """Find the weights and the adaptation that give a text the highest probability, with one memory.
+
+    ``scores`` and ``evidence`` are (components, tokens), and ``begins`` (sequences + 1,) cut the tokens; the weights
+    ``start`` (components,) are above zero.
+    """
+    known = _accumulate_before(evidence, memory, begins)
     scaled = np.exp(scores - scores.max(axis=0))
     n = scores.shape[1]
 
     def loss(x: Float64) -> tuple[float, Float64]:
-        """The nats a token with logarithms of weights and then eta (components + 1,), and their gradient."""
-        weights = adapt_weights(np.exp(x[:-1] - x[:-1].max()), x[-1] * evidence)
+        """Return the nats per token for log-weights followed by eta (components + 1,), and their gradient."""
+        weights = adapt_weights(np.exp(x[:-1] - x[:-1].max()), x[-1] * known)
         joint = weights * scaled
         total = joint.sum(axis=0)
         excess = (weights - joint / total) / n  # the gradient by the logarithms of the weights
-        gradient = np.append(excess.sum(axis=1), (excess * evidence).sum())
+        gradient = np.append(excess.sum(axis=1), (excess * known).sum())
         return float(-np.log(total).mean()), gradient
 
     x = np.append(np.log(start), 0.0)
-    bounds = [(None, None)] * len(start) + [(0.0, _FASTEST)]
-    found = minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds)
-    weights = np.exp(found.x[:-1] - found.x[:-1].max())
-    return _Fitted(float(found.fun), weights / weights.sum(), float(found.x[-1]), memory)
+    bounds = [(None, None)] * len(start) + [(0.0, _MAX_ADAPTATION)]
+    best = minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds)
+    weights = np.exp(best.x[:-1] - best.x[:-1].max())
+    return _Fit(float(best.fun), weights / weights.sum(), float(best.x[-1]), memory)
 
 
 def adapt_weights(weights: Float64, evidence: Float64) -> Float64:
-    """Return weights (components,) times exp(evidence) (components, places), divided by their sum at each place."""
+    """Return weights (components,) times exp(evidence) (components, tokens), divided by their sum at each token."""
     with np.errstate(divide="ignore"):
         logs = np.log(weights)[:, None] + evidence
-    found = np.exp(logs - logs.max(axis=0))
-    return np.asarray(found / found.sum(axis=0), np.float64)
+    adapted = np.exp(logs - logs.max(axis=0))
+    return np.asarray(adapted / adapted.sum(axis=0), np.float64)
 
 
-def _judge(scores: Float64) -> Float64:
-    """Return the evidence of each token for the components (components, tokens), none if no component predicts it."""
+def _weigh_evidence(scores: Float64) -> Float64:
+    """Return the evidence of each token for the components (components, tokens), equal if no component predicts it."""
     best = scores.max(axis=0)
     scaled = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
     mean = scaled.mean(axis=0)
-    return np.asarray(np.log(_LEAST + scaled / np.where(mean > 0, mean, 1.0)), np.float64)
+    return np.asarray(np.log(_EVIDENCE_FLOOR + scaled / np.where(mean > 0, mean, 1.0)), np.float64)
 
 
-def _gather(told: Float64, memory: float, begin: Float64) -> tuple[Float64, Float64]:
-    """Return what is known before each token (components, tokens) of a sequence, and after the last (components,)."""
-    if not told.shape[1]:
-        return told, begin
-    after, _ = lfilter([1.0], [1.0, -memory], told, axis=1, zi=memory * begin[:, None])
+def _accumulate(evidence: Float64, memory: float, begin: Float64) -> tuple[Float64, Float64]:
+    """Return a_k before each token of a sequence (components, tokens), and after the last (components,).
+
+    ``evidence`` (components, tokens) is that of each token, and ``begin`` (components,) a_k before the first.
+    """
+    if not evidence.shape[1]:
+        return evidence, begin
+    after, _ = lfilter([1.0], [1.0, -memory], evidence, axis=1, zi=memory * begin[:, None])
     return np.column_stack([begin, after[:, :-1]]), after[:, -1]
 
 
-def _gather_before(told: Float64, memory: float, begins: _Ints) -> Float64:
-    """Return what is known before each token (components, tokens); ``begins`` (sequences + 1,) cut the sequences."""
-    found, nothing = np.empty_like(told), np.zeros(len(told))
+def _accumulate_before(evidence: Float64, memory: float, begins: _Ints) -> Float64:
+    """Return a_k before each token (components, tokens) of sequences that ``begins`` (sequences + 1,) cut."""
+    known, zero = np.empty_like(evidence), np.zeros(len(evidence))
     for i, j in pairwise(begins.tolist()):
-        found[:, i:j] = _gather(told[:, i:j], memory, nothing)[0]
-    return found
+        known[:, i:j] = _accumulate(evidence[:, i:j], memory, zero)[0]
+    return known
 
 
 def _check_between(name: str, value: float, most: float) -> float:

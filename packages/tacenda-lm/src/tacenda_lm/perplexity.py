@@ -11,7 +11,7 @@ from tacenda.errors import ConfigurationError
 from tacenda.forks import cached_property
 from tacenda_lm.sequences import BlankLines
 
-#: What a sentence is scored after: nothing, or all sentences before it.
+#: The context of a sentence: none, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
 
 _PROTOCOL = (
@@ -63,12 +63,12 @@ class Perplexity(float):
     _spell: Callable[[], tuple[int | None, float | None]] | None = None
 
     def __new__(cls, **sums: Any) -> Self:
-        """Make a perplexity from sums over a text, by the names of the attributes.
+        """Make a perplexity from sums over a text, given by the names of the attributes.
 
-        ``n_characters`` and ``log_prob_spelling``, which most do not ask for, can be left to a function ``_spell``.
+        ``n_characters`` and ``log_prob_spelling`` can be left to a function ``_spell``, which computes them on request.
         """
         self = super().__new__(
-            cls, _perplexity(sums["log_prob"], sums["n_words"] + sums["n_sentences"])
+            cls, _compute_perplexity(sums["log_prob"], sums["n_words"] + sums["n_sentences"])
         )
         if not sums["n_oov"]:
             sums["log_prob_spelling"] = 0.0
@@ -77,10 +77,10 @@ class Perplexity(float):
 
     @cached_property
     def n_characters(self) -> int | None:
-        """Number of characters of the words as written, and one for every space, line end and empty line that counts.
+        """Number of characters of the words as written, and one for every space, line end and counted empty line.
 
-        A space or line end follows every word. None where the text was a corpus with words outside its vocabulary. With
-        ``digits`` a model does not predict which digits a number has, so that they count here and cost nothing.
+        A space or line end follows every word. None if the text was a corpus with words outside its vocabulary. With
+        ``digits``, a model does not predict the digits of a number: they count as characters, but cost no bits.
         """
         return self._spelled[0]
 
@@ -88,7 +88,7 @@ class Perplexity(float):
     def log_prob_spelling(self) -> float | None:
         """Natural log-probability of the spellings of words outside the vocabulary, given that they are outside it.
 
-        Only `bits_per_character` counts it. None where it is not known.
+        Only `bits_per_character` counts it. None if it is unknown.
         """
         return self._spelled[1]
 
@@ -104,13 +104,13 @@ class Perplexity(float):
         blank_lines: BlankLines = "skip",
     ) -> Self:
         """Combine the perplexities of several texts into one."""
-        found = list(parts)
+        listed = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
-        sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
+        sums: dict[str, Any] = {name: sum(getattr(part, name) for part in listed) for name in names}
 
         def add_up(name: str) -> Any:
-            known = [value for part in found if (value := getattr(part, name)) is not None]
-            return sum(known) if len(known) == len(found) else None
+            values = [getattr(part, name) for part in listed]
+            return None if None in values else sum(values)
 
         def spell() -> tuple[int | None, float | None]:
             return add_up("n_characters"), add_up("log_prob_spelling")
@@ -130,23 +130,23 @@ class Perplexity(float):
     @property
     def without_oov(self) -> float:
         """The perplexity without words outside the vocabulary (KenLM: excluding OOVs)."""
-        return _perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
+        return _compute_perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
 
     @property
     def without_eos(self) -> float:
         """The perplexity of words only, without ``</s>``."""
-        return _perplexity(self.log_prob - self.log_prob_eos, self.n_words)
+        return _compute_perplexity(self.log_prob - self.log_prob_eos, self.n_words)
 
     @property
     def without_oov_and_eos(self) -> float:
         """The perplexity of words of the vocabulary only."""
         left = self.log_prob - self.log_prob_eos - self.log_prob_oov
-        return _perplexity(left, self.n_words - self.n_oov)
+        return _compute_perplexity(left, self.n_words - self.n_oov)
 
     @property
     def ppl1(self) -> float:
         """SRILM's ``ppl1``: without words outside the vocabulary, and with ``</s>`` in the sum but not in the count."""
-        return _perplexity(self.log_prob - self.log_prob_oov, self.n_words - self.n_oov)
+        return _compute_perplexity(self.log_prob - self.log_prob_oov, self.n_words - self.n_oov)
 
     @property
     def oov_rate(self) -> float:
@@ -173,12 +173,12 @@ class Perplexity(float):
 
     @property
     def protocol(self) -> str:
-        """How the number was measured, in words."""
+        """A description of how the number was measured."""
         protocol = _PROTOCOL.format(blank=_BLANK_LINES[self.blank_lines])
         return f"{protocol}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all parts as JSON values, for a model card; NaN becomes None."""
+        """Return all measures as JSON values, for a model card; NaN and infinity become None."""
         perplexities = ("value", "without_oov", "without_eos", "without_oov_and_eos", "ppl1")
         sums = ("bits_per_character", "log_prob", "log_prob_spelling")
         counts = ("n_tokens", "n_sentences", "n_words", "n_oov", "n_characters")
@@ -198,7 +198,8 @@ class Perplexity(float):
         return partial(type(self), **sums | spelled), ()
 
 
-def _perplexity(log_prob: float, n: int) -> float:
+def _compute_perplexity(log_prob: float, n: int) -> float:
+    """Return exp(-log_prob / n), NaN for n = 0 and infinity for a number above all floats."""
     if not n:
         return math.nan
     try:

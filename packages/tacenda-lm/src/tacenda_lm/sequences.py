@@ -1,4 +1,4 @@
-"""Texts as word ids: sequences laid end to end in one array, with the offsets that cut them."""
+"""Texts as word ids: sequences, concatenated in one array, and the offsets that cut them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tacenda.vocabulary import Vocabulary
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Float64: TypeAlias = npt.NDArray[np.float64]
-_TOKENS = 1 << 17  # of a block
-#: What a sentence without tokens is: none, or one that consists of ``</s>`` alone, as in KenLM's ``query``.
+_TOKENS_PER_BLOCK = 1 << 17
+#: Whether a line without tokens is skipped, or counts as a sentence of ``</s>`` alone, as in KenLM's ``query``.
 BlankLines: TypeAlias = Literal["skip", "count"]
-#: Ids or offsets as a caller may give them.
+#: Ids or offsets of any integer type.
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
@@ -41,20 +41,20 @@ def check_sequences(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids
 
 def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
-    found = np.asarray(ids)
-    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise DataError(
-            f"ids must be integers in one dimension, not {found.dtype} of shape {found.shape}"
+            f"ids must be integers in one dimension, not {array.dtype} of shape {array.shape}"
         )
-    # compiled code takes rows of tables by these ids and does not look whether there are such rows
-    if len(found) and (found.min() < 0 or found.max() >= n_types):
-        wrong = np.flatnonzero((found < 0) | (found >= n_types))
-        check_word(int(found[wrong[0]]), n_types, f" (at place {wrong[0]})")
-    return np.ascontiguousarray(found, dtype=np.int32)
+    # compiled code reads rows of tables at these ids without a check of bounds
+    if len(array) and (array.min() < 0 or array.max() >= n_types):
+        wrong = np.flatnonzero((array < 0) | (array >= n_types))
+        check_word(int(array[wrong[0]]), n_types, f" (at place {wrong[0]})")
+    return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
-    """Return the words as `check_ids` does. Raises DataError too where there is not one for each state."""
+    """Return the words as `check_ids` does. Raises DataError also unless there is one for each state."""
     ids = check_ids(words, n_types)
     if len(ids) != len(states):
         raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
@@ -62,7 +62,7 @@ def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types:
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:
-    """Raise DataError unless ``word`` is an id from 0 to n_types - 1; ``place`` says where it stood."""
+    """Raise DataError unless ``word`` is an id from 0 to n_types - 1; the message says its ``place``."""
     if not 0 <= word < n_types:
         raise DataError(
             f"there is no id {word}{place} in a vocabulary of {n_types} types; "
@@ -95,7 +95,7 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
 
 
 def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
-    """Join texts, given as ids and offsets: arrays in memory, or read-only maps of a file where they are large."""
+    """Join texts, given as ids and offsets, in arrays in memory, or in read-only maps of a file if they are large."""
     ids, cuts = GrowingArray(np.int32), GrowingArray(np.int64)
     cuts.append(np.zeros(1, np.int64))
     for words, offsets in texts:
@@ -117,9 +117,9 @@ def pieces(ids: Ids, overlap: int = 0, *, backwards: bool = False) -> Iterator[I
 
 
 def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers, Integers]]:
-    """Yield, step by step, the sequences that have not ended, longest first, and the places of their ids.
+    """Yield, for each step, the sequences that have not ended, longest first, and the places of their ids.
 
-    Many short sequences are so read in as few steps as the longest has ids.
+    Many sequences can thus be read in as many steps as the longest has ids.
     """
     order = np.argsort(-lengths, kind="stable")
     begins, longest_first, n = begins[order], lengths[order].tolist(), len(order)
@@ -131,19 +131,19 @@ def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers
 
 def rechunk(blocks: Iterable[npt.NDArray[Any]], size: int) -> Iterator[npt.NDArray[Any]]:
     """Yield the same rows in blocks of ``size``; only the last may be smaller."""
-    held: list[npt.NDArray[Any]] = []
-    n_held = 0
+    waiting: list[npt.NDArray[Any]] = []
+    n_waiting = 0
     for rows in blocks:
-        held.append(rows)
-        n_held += len(rows)
-        if n_held >= size:
-            joined = np.concatenate(held)
-            whole = n_held - n_held % size
-            for start in range(0, whole, size):
+        waiting.append(rows)
+        n_waiting += len(rows)
+        if n_waiting >= size:
+            joined = np.concatenate(waiting)
+            end = n_waiting - n_waiting % size
+            for start in range(0, end, size):
                 yield joined[start : start + size]
-            held, n_held = [joined[whole:]], n_held - whole
-    if n_held:
-        yield np.concatenate(held)
+            waiting, n_waiting = [joined[end:]], n_waiting - end
+    if n_waiting:
+        yield np.concatenate(waiting)
 
 
 def sums_of_pieces(
@@ -156,9 +156,9 @@ def sums_of_pieces(
     if not len(begins):
         return np.empty(0)
     padded = np.append(values.astype(np.float64), 0.0)  # an index may be the end of the values
-    # reduceat sums between all neighboring borders: every other sum is of what lies between two pieces
-    found = np.add.reduceat(padded, np.stack([begins, ends], axis=1).ravel())[::2]
-    return np.where(begins == ends, 0.0, found)
+    # reduceat sums between all neighboring borders; every other sum is of the values between two pieces
+    sums = np.add.reduceat(padded, np.stack([begins, ends], axis=1).ravel())[::2]
+    return np.where(begins == ends, 0.0, sums)
 
 
 def check_blank_lines(blank_lines: str) -> BlankLines:
@@ -175,8 +175,8 @@ class Block(NamedTuple):
     offsets: Offsets  # (sentences + 1,)
     # (tokens,): which are outside the vocabulary, a written ``<unk>`` among them
     oov: npt.NDArray[np.bool_]
-    n_characters: int | None  # of the words, without spaces; None where they are not known
-    # the words outside the vocabulary, as written; None where that is not known
+    n_characters: int | None  # of the words, without spaces; None if unknown
+    # the words outside the vocabulary, as written; None if they are not known
     unknown: list[str] | None
 
 
@@ -187,10 +187,10 @@ def encode_text(
     *,
     eos: bool = False,
 ) -> tuple[Ids, Offsets]:
-    """Encode a text whole: int32 ids (tokens,) and int64 offsets (sentences + 1,).
+    """Encode a whole text as int32 ids (tokens,) and int64 offsets (sentences + 1,).
 
-    Sentences without tokens stay, and so do marks of sentences. With ``eos``, ``</s>`` follows every sentence. Raises
-    CorpusError for a text that cannot be read, or a corpus with another vocabulary.
+    Sentences without tokens and marks of sentences are not left out. With ``eos``, ``</s>`` follows every sentence.
+    Raises CorpusError for a text that cannot be read, or a corpus with another vocabulary.
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
@@ -210,8 +210,8 @@ def blocks(
     """Yield the text in blocks of whole sentences; those without tokens are left out unless ``blank_lines="count"``.
 
     ``marks`` is as in `tacenda.corpus.as_corpus`. Raises CorpusError for a text that cannot be read or has a mark that
-    is refused, and for a corpus with another vocabulary; ConfigurationError where blank lines of a corpus, which has
-    none, are to count.
+    is refused, and for a corpus with another vocabulary; ConfigurationError if blank lines of a corpus, which has none,
+    are to be counted.
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
@@ -222,24 +222,24 @@ def blocks(
             )
         if check_marks(marks) != "keep":
             text.refuse_marks()
-        yield from _corpus_blocks(text)
+        yield from _read_corpus(text)
         return
-    counted = check_blank_lines(blank_lines) == "count"
-    held: list[list[str]] = []
-    n_held = 0
+    count_blank = check_blank_lines(blank_lines) == "count"
+    sentences: list[list[str]] = []
+    n_tokens = 0
     for tokens in sentences_of(text, tokenizer, marks=marks):
-        if tokens or counted:
-            held.append(tokens)
-            n_held += len(tokens) + 1
-        if n_held >= _TOKENS:
-            yield _block(held, vocabulary)
-            held, n_held = [], 0
-    if held:
-        yield _block(held, vocabulary)
+        if tokens or count_blank:
+            sentences.append(tokens)
+            n_tokens += len(tokens) + 1
+        if n_tokens >= _TOKENS_PER_BLOCK:
+            yield _encode_block(sentences, vocabulary)
+            sentences, n_tokens = [], 0
+    if sentences:
+        yield _encode_block(sentences, vocabulary)
 
 
-def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
-    """Token lists as one block."""
+def _encode_block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
+    """Return token lists as one block."""
     flat = list(chain.from_iterable(sentences))
     ids, offsets = encode_sentences(sentences, vocabulary)
     oov = np.isin(ids, vocabulary.oov_ids)
@@ -247,15 +247,16 @@ def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
     return Block(ids, offsets, oov, sum(map(len, flat)), unknown)
 
 
-def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
-    """The blocks of a corpus, whose tokens are ids already."""
+def _read_corpus(corpus: Corpus) -> Iterator[Block]:
+    """Yield a corpus, whose tokens are ids already, in blocks, with a progress bar."""
     vocabulary = corpus.vocabulary
     lengths = np.array([len(word) for word in vocabulary.words])
     bar: Progress[object] = track(None, "scoring", total=corpus.n_tokens, unit="token")
     with closing(bar):
-        for ids, offsets in corpus.blocks(_TOKENS):
+        for ids, offsets in corpus.blocks(_TOKENS_PER_BLOCK):
             oov = np.isin(ids, vocabulary.oov_ids)
-            known = not oov.any()
-            n_characters = int(lengths[ids].sum()) if known else None
-            yield Block(ids, offsets, oov, n_characters, [] if known else None)
+            if oov.any():  # a corpus does not have the spellings of its unknown words
+                yield Block(ids, offsets, oov, None, None)
+            else:
+                yield Block(ids, offsets, oov, int(lengths[ids].sum()), [])
             bar.update(len(ids))

@@ -1,4 +1,4 @@
-"""`State`, the memory of a language model between two words, and what is computed from states."""
+"""`State`: the memory of a language model between two words; and functions of states and distributions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tacenda.errors import DataError
 from tacenda_lm.sequences import Float64, Ids, encode_text
 
 F = TypeVar("F", bound=np.floating[Any])
-_CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
+_LOG_PROBS_PER_BLOCK = 1 << 22  # of `distributions`: 32 MB
 
 
 class State:
     """The memory of a language model between two words; it can be copied, compared and used as a key.
 
-    A model never changes a state that it is given: ``advance`` returns a new one. Equal states of one model
-    predict the same. A state can be written into only because the functions named as in the kenlm module
-    (``BeginSentenceWrite``, ``BaseScore``) do so; do not use them on a state that is a key of a dictionary.
+    A model never changes a state that it is given: ``advance`` returns a new one. Equal states of one model predict the
+    same. Only the functions named as in the kenlm module (``BeginSentenceWrite``, ``BaseScore``) write into a state; do
+    not use them on a state that is a key of a dictionary.
 
     Attributes
     ----------
     value
-        Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
-        vector, a tuple of such. None means that nothing was written into the state yet.
+        Immutable and hashable. Its meaning depends on the model: the word ids of a context, the bytes of a vector, or a
+        tuple of such values. None means that nothing was written into the state yet.
     hint
-        Results that the model may reuse, or None; not part of the value of the state.
+        Results that the model may reuse, or None. They are not part of the value of the state.
     """
 
     __slots__ = ("hint", "value")
@@ -41,7 +41,7 @@ class State:
         self.hint: Any = None
 
     def parts(self, n: int | None = None) -> tuple[Any, ...]:
-        """Return the value, for a model whose values are tuples, of ``n`` parts if given. Raises DataError."""
+        """Return the value as a tuple, of ``n`` parts if given. Raises DataError for another value."""
         value = self.value
         if not isinstance(value, tuple) or (n is not None and len(value) != n):
             self.check_begun()
@@ -49,12 +49,12 @@ class State:
         return value
 
     def vector(self, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
-        """Return the value, for a model whose values are the bytes of ``n`` numbers. Raises DataError."""
+        """Return the value, the bytes of ``n`` numbers, as an array. Raises DataError for another value."""
         self.check_begun()
         return vector_of(self.value, dtype, n)
 
     def words(self, most: int, n_types: int) -> tuple[int, ...]:
-        """Return the value, for a model whose values are tuples of 1 to ``most`` word ids. Raises DataError."""
+        """Return the value as a tuple of 1 to ``most`` word ids. Raises DataError for another value."""
         return window_of(self.parts(), most, n_types, least=1)
 
     def check_begun(self) -> None:
@@ -84,7 +84,7 @@ class State:
 
 
 def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
-    """Return the ``n`` numbers whose bytes a state holds, any number if None. Raises DataError."""
+    """Return the ``n`` numbers, or any if None, whose bytes are part of a state. Raises DataError for other values."""
     size = np.dtype(dtype).itemsize
     if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
         raise not_of_this_model()
@@ -92,7 +92,7 @@ def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDAr
 
 
 def window_of(words: Any, most: int, n_types: int, *, least: int = 0) -> tuple[int, ...]:
-    """Return the word ids that a state holds, ``least`` to ``most``. Raises DataError."""
+    """Return the word ids that are part of a state, from ``least`` to ``most`` of them. Raises DataError."""
     if (
         not isinstance(words, tuple)
         or not least <= len(words) <= most
@@ -103,7 +103,7 @@ def window_of(words: Any, most: int, n_types: int, *, least: int = 0) -> tuple[i
 
 
 def not_of_this_model() -> DataError:
-    """The error of a model that is given a state it did not make."""
+    """Return the error for a state that another model made."""
     return DataError("the state is not one of this model: begin with its start()")
 
 
@@ -126,15 +126,15 @@ def distributions_of(
 
 def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
     """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
-    # less the maximum, so that no exponential overflows
+    # subtract the maximum, so that no exponential overflows
     scores -= scores.max(axis=-1, keepdims=True)
     scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
     return scores
 
 
 def rows_of_block(n_types: int) -> int:
-    """How many distributions over so many types a block of `distributions` holds."""
-    return max(1, _CELLS // n_types)
+    """Return the number of distributions over so many types in a block of `distributions`."""
+    return max(1, _LOG_PROBS_PER_BLOCK // n_types)
 
 
 def ranks_and_entropies(
@@ -149,9 +149,9 @@ def ranks_and_entropies(
     ranks, entropies = [np.empty(0, np.int64)], [np.empty(0)]
     done = 0
     for rows in blocks:
-        own = rows[np.arange(len(rows)), ids[done : done + len(rows)]]
-        ranks.append((rows > own[:, None]).sum(axis=1))
-        # p log p is zero where p is zero, though the logarithm there is minus infinity
+        of_tokens = rows[np.arange(len(rows)), ids[done : done + len(rows)]]
+        ranks.append((rows > of_tokens[:, None]).sum(axis=1))
+        # p log p is zero for p = 0, although its logarithm is minus infinity
         wide = rows.astype(np.float64)
         entropies.append(-(np.exp(wide) * np.maximum(wide, -1e300)).sum(axis=1) / math.log(2))
         done += len(rows)
@@ -169,8 +169,8 @@ def check_normalized(
     """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
 
     The contexts are all beginnings of ``sentences`` (by default ``n_contexts`` of random words), and the context in
-    which no word is known. Raises DataError, naming the context, if a distribution contains NaN or its sum differs from
-    one by more than ``tolerance``.
+    which no word is known. Raises DataError with the context if a distribution contains NaN or its sum differs from one
+    by more than ``tolerance``.
     """
     vocabulary = model.vocabulary
     if sentences is None:
@@ -187,15 +187,15 @@ def check_normalized(
         done = 0
         for rows in distributions_of(model, states):
             sums = np.exp(rows.astype(np.float64)).sum(axis=1)
-            off = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
-            i = int(off.argmax())
-            if off[i] > tolerance:
+            errors = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
+            i = int(errors.argmax())
+            if errors[i] > tolerance:
                 words = [vocabulary.words[word] for word in (sequence or [])[: done + i]]
-                shown = "no word" if sequence is None else " ".join(["<s>", *words])
+                context = "no word" if sequence is None else " ".join(["<s>", *words])
                 raise DataError(
-                    f"the probabilities of the next word after {shown!r:.200} sum to {sums[i]:.8g}, "
+                    f"the probabilities of the next word after {context!r:.200} sum to {sums[i]:.8g}, "
                     f"which is further from 1 than {tolerance:g}: the model is damaged or not normalized"
                 )
-            worst = max(worst, float(off[i]))
+            worst = max(worst, float(errors[i]))
             done += len(rows)
     return worst

@@ -1,8 +1,8 @@
-"""Running text: `Stream`, `Predictor`, which predicts it from vectors, and `StreamModel`, a language model made of one.
+"""Running text: `Stream`; `Predictor`, which predicts it from vectors; and `StreamModel`, a language model with one.
 
-A stream is one long row of ids with ``</s>`` before and after every sentence. Across sentences, the context of a word
-is everything before it, and one ``</s>`` separates two sentences. Otherwise every sentence begins without context,
-after its own ``</s>``.
+A stream is one long row of ids with ``</s>`` before and after every sentence. If contexts reach across sentences, the
+context of a word is everything before it, and one ``</s>`` separates two sentences. Otherwise every sentence begins
+without context, after a ``</s>`` of its own.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _Ints = npt.NDArray[np.integer[Any]]
 
 
 class Windows(NamedTuple):
-    """Pieces of a stream, one after another, as `tacenda.kernels.contexts.context_sum` takes them."""
+    """Pieces of a stream, concatenated, as `tacenda.kernels.trees.context_sum` takes them."""
 
-    ids: Ids  # (tokens,), each piece with what comes before it
-    offsets: Offsets  # (sequences + 1,); no context reaches over these
+    ids: Ids  # (tokens,), each piece after the ids of its context
+    offsets: Offsets  # (sequences + 1,), which no context crosses
     starts: npt.NDArray[np.int64]  # (pieces,), where the positions to predict begin in ids
     ends: npt.NDArray[np.int64]  # (pieces,), where they end
     targets: Ids  # (rows,), the words at these positions
@@ -55,29 +55,29 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, ids: Integers, offsets: Integers, boundary: int, across: bool) -> Stream:
-        """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within one ends it and begins another."""
+        """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within a sequence begins another one."""
         words = np.asarray(ids, np.int32)
         cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
         if not across:
             cuts = np.union1d(cuts, np.flatnonzero(words[:-1] == boundary) + 1)
         cuts = cuts[cuts < len(words)]
-        # every cut moves by the boundaries that are put in before it
+        # every cut moves by the number of boundaries inserted before it
         stream = np.insert(words, cuts, boundary)
         begins = cuts + np.arange(len(cuts))
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
 
     @classmethod
     def following(cls, ids: Ids, window: Sequence[int] = ()) -> Stream:
-        """Return one sequence: words that are context, such as the last ones of a state, and the ids after them."""
-        whole = np.concatenate([np.array(window, np.int32), ids]) if len(window) else ids
-        return cls(whole, np.array([0, len(whole)]))
+        """Return one sequence: the words of a context, such as those of a state, followed by ids."""
+        joined = np.concatenate([np.array(window, np.int32), ids]) if len(window) else ids
+        return cls(joined, np.array([0, len(joined)]))
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
-        """Return a corpus as one sequence, or as one for every sentence; mapped from a file where the corpus is."""
+        """Return a corpus as one sequence, or as one for every sentence; mapped from a file if the corpus is."""
         boundary = corpus.vocabulary.boundary_id
         if isinstance(corpus.ids, np.memmap):
-            ids, offsets = join_texts(_blocks(corpus, boundary, across))
+            ids, offsets = join_texts(_convert_blocks(corpus, boundary, across))
             return cls(ids, np.array([0, len(ids)]) if across else offsets)
         ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
         if not across:
@@ -86,27 +86,27 @@ class Stream(NamedTuple):
 
     @property
     def firsts(self) -> _Bools:
-        """Which ids are context only, bool (tokens,): the first of every sequence."""
+        """Whether each id is context only, bool (tokens,): the first of every sequence."""
         return self.firsts_within(0, len(self.ids))
 
     def firsts_within(self, start: int, end: int) -> _Bools:
         """Return `firsts` for the ids from ``start`` to ``end``, bool (end - start,)."""
         begins = self.offsets[:-1]
-        found = np.zeros(end - start, bool)
-        found[begins[slice(*np.searchsorted(begins, (start, end)))] - start] = True
-        return found
+        firsts = np.zeros(end - start, bool)
+        firsts[begins[slice(*np.searchsorted(begins, (start, end)))] - start] = True
+        return firsts
 
     def before(self, positions: Integers, n: int) -> tuple[npt.NDArray[np.int64], _Bools]:
-        """Return the n ids before each position, the last first, and which of them its sequence has.
+        """Return the n ids before each position, the last first, and whether each belongs to the same sequence.
 
-        Both are (..., n) for positions of any shape (...,). A position may be the one behind the last id, and -1 for
-        no position at all, before which there is nothing.
+        Both are (..., n) for positions of any shape (...,). A position may be one after the last id; for -1, no id
+        belongs to the same sequence.
         """
         places = np.asarray(positions)[..., None] - np.arange(1, n + 1)
         if not len(self.ids):
             return np.zeros(places.shape, np.int64), np.zeros(places.shape, bool)
         begins = self.offsets[:-1]
-        # of the sequence that each position is in; places before it are read somewhere else, and not present
+        # of the sequence of each position; ids before it are not present, whatever is read there
         begin = begins[np.searchsorted(begins, positions, side="right") - 1]
         ids = self.ids[np.clip(places, 0, len(self.ids) - 1)].astype(np.int64)
         return ids, places >= begin[..., None]
@@ -118,7 +118,7 @@ class Stream(NamedTuple):
         begins = self.offsets[:-1]
         of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
         lows = np.maximum(of_starts, starts - reach)
-        lengths, own = ends - lows, ends - starts
+        lengths, n_rows = ends - lows, ends - starts
         firsts = np.concatenate([[0], np.cumsum(lengths)])
         # the places of the ids of all pieces, one piece after another
         at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
@@ -128,12 +128,12 @@ class Stream(NamedTuple):
         ]
         offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
         # the positions of each piece, one piece after another: start, start + 1 ... end - 1
-        rows = np.repeat(ends - np.cumsum(own), own) + np.arange(own.sum())
-        places = begins[np.searchsorted(begins, rows, side="right") - 1]
+        rows = np.repeat(ends - np.cumsum(n_rows), n_rows) + np.arange(n_rows.sum())
+        of_rows = begins[np.searchsorted(begins, rows, side="right") - 1]
         words, targets = np.asarray(self.ids[at]), np.asarray(self.ids[rows])
         forget_pages(self.ids)
         return Windows(
-            words, offsets, firsts[:-1] + starts - lows, firsts[1:], targets, rows > places
+            words, offsets, firsts[:-1] + starts - lows, firsts[1:], targets, rows > of_rows
         )
 
 
@@ -151,7 +151,7 @@ class Contexts(NamedTuple):
 
     @classmethod
     def of_windows(cls, windows: Sequence[tuple[int, ...]], n: int) -> Contexts:
-        """Return up to n last words, oldest first, as contexts of a word that is not known."""
+        """Return windows of up to n words, oldest first, as contexts with targets of 0."""
         words = np.zeros((len(windows), n), np.int64)
         present = np.zeros(words.shape, bool)
         for i, window in enumerate(windows):
@@ -167,8 +167,8 @@ def streams_of(
     return Stream.of_corpus(corpus, across), held_out
 
 
-def _blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, Offsets]]:
-    """Yield the stream of a corpus in blocks: no sentence depends on another but for one ``</s>`` before them all."""
+def _convert_blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, Offsets]]:
+    """Yield the stream of a corpus in blocks of ids and offsets, ``across`` sentences after a first ``</s>``."""
     if across:
         yield np.array([boundary], np.int32), np.array([0, 1])
     for ids, offsets in corpus.blocks():
@@ -180,10 +180,9 @@ def _blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, 
 
 
 class Predictor:
-    """A fitted model as arrays. Ids are checked before they come here; logarithms are natural.
+    """Base of fitted models that predict a word from a vector. Ids are already checked; logarithms are natural.
 
-    A word is predicted from a vector. A predictor says what the vectors of states and of texts are, and what they
-    predict (`vectors`, `passes`, `rows`); the rest follows.
+    A subclass implements `start`, `after`, `vectors`, `passes` and `rows`; the other methods follow from these.
     """
 
     boundary: int  # the id of ``</s>``, after which a text begins
@@ -195,69 +194,70 @@ class Predictor:
         raise NotImplementedError
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more word, the context going on."""
+        """Return the state after one more word, without a new sentence after ``</s>``."""
         raise NotImplementedError
 
     def vectors(self, states: Sequence[State]) -> _Floats:
-        """Return the vector that each state predicts from, (states, width)."""
+        """Return the vector from which each state predicts (states, width)."""
         raise NotImplementedError
 
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
-        """Yield the vectors that predict the ids of a stream, (rows, width), and these ids, block by block.
+        """Yield the vectors that predict the ids of a stream (rows, width), and these ids (rows,), block by block.
 
-        The first id of every sequence is predicted by nothing. Where the stream follows a ``state`` it has no new
-        sequence; its first id is then predicted, and the state after each block is yielded too.
+        The first id of every sequence is not predicted. A stream that follows a ``state`` is one sequence, whose first
+        id is predicted; the state after each block is then yielded, too.
         """
         raise NotImplementedError
 
     def rows(self, vectors: _Floats) -> _Floats:
-        """Return log-probabilities of every next word, (rows, types)."""
+        """Return the log-probabilities of every next word (rows, types)."""
         raise NotImplementedError
 
     def pick(self, vectors: _Floats, words: Ids) -> Float64:
-        """Return log p(word) of one word for each vector, (rows,)."""
+        """Return log p(word) of one word for each vector (rows,)."""
         return self.rows(vectors)[np.arange(len(words)), words].astype(np.float64)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was learned, by name."""
-        found: dict[str, npt.NDArray[Any]] = self.parameters.to_arrays()
-        return found
+        """Return the learned arrays by name, to save them."""
+        arrays: dict[str, npt.NDArray[Any]] = self.parameters.to_arrays()
+        return arrays
 
-    # -- what follows ------------------------------------------------------------------------------
+    # -- methods that follow from these ------------------------------------------------------------
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
-        """Return log-probabilities of every next word, (states, types)."""
+        """Return the log-probabilities of every next word (states, types)."""
         return self.rows(self.vectors(states))
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
-        """Return log p(word | state), (states,)."""
+        """Return log p(word | state) (states,)."""
         return self.pick(self.vectors(states), words)
 
     def score(self, stream: Stream) -> Float64:
-        """Return log-probabilities of all but the first id of every sequence."""
-        found = [self.pick(vectors, words) for vectors, words, _ in self.passes(stream)]
-        return np.concatenate([np.empty(0), *found])
+        """Return the log-probabilities of all ids except the first of every sequence."""
+        scores = [self.pick(vectors, words) for vectors, words, _ in self.passes(stream)]
+        return np.concatenate([np.empty(0), *scores])
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
         return self._collect(state, ids, [np.empty(0)], self.pick)
 
     def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
-        """Return the vector that predicts each id of ids as `score_from` takes them, and the state after."""
+        """Return the vectors that predict ids as `score_from` takes them (tokens, width), and the state after."""
         return self._collect(state, ids, [self.vectors([state])[:0]], lambda vectors, _: vectors)
 
     def _collect(
-        self, state: State, ids: Ids, found: list[Any], take: Callable[[_Floats, Ids], Any]
+        self, state: State, ids: Ids, parts: list[Any], convert: Callable[[_Floats, Ids], Any]
     ) -> tuple[Any, State]:
+        """Return converted vectors of ids that follow a state, appended to ``parts``, and the state after."""
         for vectors, words, after in self.passes(Stream.following(ids), state):
-            found.append(take(vectors, words))
+            parts.append(convert(vectors, words))
             state = after or state
-        return np.concatenate(found), state
+        return np.concatenate(parts), state
 
     def distributions(self, stream: Stream) -> Iterator[_Floats]:
-        """Yield log-probabilities of all words at the positions that `score` scores, (rows, types)."""
+        """Yield the log-probabilities of all words at the positions that `score` scores (rows, types)."""
         size = rows_of_block(self.n_types)
         for vectors, _, _ in self.passes(stream):
             for i in range(0, len(vectors), size):
@@ -280,8 +280,8 @@ class StreamModel(LanguageModel):
 
     @property
     def _fitted(self) -> Predictor:
-        found: Predictor = self._learned(self._predictor)
-        return found
+        predictor: Predictor = self._learned(self._predictor)
+        return predictor
 
     @property
     def parameters(self) -> Any:
@@ -315,16 +315,16 @@ class StreamModel(LanguageModel):
         return self._fitted.log_prob(states, check_pairs(states, words, len(self.vocabulary)))
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
-        """Return the vector that each state predicts from, float32 (states, width)."""
+        """Return the vector from which each state predicts, float32 (states, width)."""
         return self._fitted.vectors(states)
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        return self._fitted.score(self._stream(ids, offsets))
+        return self._fitted.score(self._make_stream(ids, offsets))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        ids, ends = self._sentences(ids)
+        ids, ends = self._find_restarts(ids)
         if not len(ends):
             return self._fitted.score_from(state, ids)
         # the rest of a sentence, whole sentences, and the beginning of one
@@ -334,27 +334,27 @@ class StreamModel(LanguageModel):
         return np.concatenate([first, inner, last]), state
 
     def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
-        """Return the vector that predicts each id of a sequence that follows a state, and the state after it."""
-        words, ends = self._sentences(ids)
+        """Return the vectors that predict the ids that follow a state (tokens, width), and the state after them."""
+        words, ends = self._find_restarts(ids)
         if not len(ends):
             return self._fitted.vectors_from(state, words)
-        found = []
+        parts = []
         for i, sentence in enumerate(np.split(words, ends)):
             vectors, state = self._fitted.vectors_from(self.start() if i else state, sentence)
-            found.append(vectors)
-        return np.concatenate(found), state
+            parts.append(vectors)
+        return np.concatenate(parts), state
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[_Floats]:
-        return self._fitted.distributions(self._stream(ids, offsets))
+        return self._fitted.distributions(self._make_stream(ids, offsets))
 
-    def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Return the ids, checked, and the places behind a ``</s>``, after which the context starts again."""
+    def _find_restarts(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Return checked ids, and the places after a ``</s>`` where a sentence begins without context."""
         words = check_ids(ids, len(self.vocabulary))
         if self.settings.across_sentences:
             return words, np.empty(0, np.int64)
         return words, np.flatnonzero(words == self.vocabulary.boundary_id) + 1
 
-    def _stream(self, ids: Integers, offsets: Integers) -> Stream:
+    def _make_stream(self, ids: Integers, offsets: Integers) -> Stream:
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         across = self.settings.across_sentences
         return Stream.of(ids, offsets, self.vocabulary.boundary_id, across)

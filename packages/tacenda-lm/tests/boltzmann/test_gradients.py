@@ -8,11 +8,11 @@ from tacenda_lm import TemporalFRBM, boltzmann
 from tacenda_lm.boltzmann import (
     Negative,
     TemporalTrainer,
-    by_mean_field,
-    context_features,
+    compute_gradients,
+    compute_inputs,
     contrast,
-    gradients,
-    inputs_of_contexts,
+    contrast_by_mean_field,
+    look_up_features,
     pack_word_inputs,
     sigmoid,
 )
@@ -58,11 +58,11 @@ def test_the_gradient_of_the_likelihood_is_that_of_autograd(oracles, temporal):
     p = oracles.machine(temporal=temporal)
     batch = oracles.contexts(p, 7)
     earlier = np.random.default_rng(5).random((7, p.hidden)) if temporal else None
-    features = context_features(p, batch)
-    inputs = inputs_of_contexts(p, features, earlier)
+    features = look_up_features(p, batch)
+    inputs = compute_inputs(p, features, earlier)
     negative = whole_expectation(p, pack_word_inputs(p), inputs, batch.targets, 0, None)
     difference = contrast(p, inputs, batch.targets, negative)
-    found = gradients(p, batch, features, earlier, difference, difference.inputs)
+    found = compute_gradients(p, batch, features, earlier, difference, difference.inputs)
     leaves = leaves_of(p)
     of_torch = None if earlier is None else torch.from_numpy(earlier)
     expected = by_torch(leaves, batch.words, batch.present, batch.targets, of_torch)[0].sum()
@@ -114,7 +114,7 @@ def flat(found):
 def each_context(oracles, p):
     """The words of each context, the word that follows, and the inputs of the hidden units."""
     batch = oracles.contexts(p)
-    inputs = inputs_of_contexts(p, context_features(p, batch), None)
+    inputs = compute_inputs(p, look_up_features(p, batch), None)
     for t in range(len(batch.targets)):
         yield oracles.context_of(batch, t), batch.targets[t : t + 1], inputs[t : t + 1]
 
@@ -176,7 +176,7 @@ def test_mean_field_updates_are_those_of_section_3_1_2_in_every_state_of_the_hid
             rows = np.outer(one, present @ p.outputs.T) - np.outer(v, hidden @ p.outputs.T)
             outputs = np.outer(p.words[own[0]], present) - np.outer(r, hidden)
             expected = np.concatenate([rows.ravel(), outputs.ravel(), one - v, present - hidden])
-            found, loss = by_mean_field(p, inputs, own, 1, Chosen(h))
+            found, loss = contrast_by_mean_field(p, inputs, own, 1, Chosen(h))
             np.testing.assert_allclose(flat(found), expected, atol=1e-12)
             assert loss == pytest.approx(-np.log(v[own[0]]), rel=1e-9)
 
@@ -185,11 +185,11 @@ def test_a_batch_without_any_context_has_a_gradient(oracles):
     p = oracles.machine()
     batch = oracles.contexts(p)
     batch = batch._replace(present=np.zeros_like(batch.present))
-    features = context_features(p, batch)
-    inputs = inputs_of_contexts(p, features, None)
+    features = look_up_features(p, batch)
+    inputs = compute_inputs(p, features, None)
     np.testing.assert_allclose(inputs, np.tile(p.hidden_biases[:, 0], (5, 1)))
     negative = Negative(np.zeros((5, 1), int), np.ones((5, 1)), 0.0)
     difference = contrast(p, inputs, batch.targets, negative)
-    found = gradients(p, batch, features, None, difference, difference.inputs)
+    found = compute_gradients(p, batch, features, None, difference, difference.inputs)
     assert not found["contexts"].any()
     np.testing.assert_allclose(found["words"], difference.words)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_lm.boltzmann import _TOKENS, BoltzmannPredictor
+from tacenda_lm.boltzmann import _TOKENS_PER_BLOCK, BoltzmannPredictor
 from tacenda_lm.streams import Stream
 
 END = 0
@@ -52,7 +52,7 @@ def test_sequences_of_all_lengths_side_by_side_are_as_each_alone(oracles, tempor
     """Also where one is longer than what is read at a time."""
     p = oracles.single(oracles.machine(temporal=temporal))
     model, rng = BoltzmannPredictor(p, END), np.random.default_rng(3)
-    lengths = [3, 0, 1, 2 * _TOKENS + 17, 7, _TOKENS - 11, 1, 40]
+    lengths = [3, 0, 1, 2 * _TOKENS_PER_BLOCK + 17, 7, _TOKENS_PER_BLOCK - 11, 1, 40]
     parts = [rng.integers(0, 6, n).astype(np.int32) for n in lengths]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     together = model.score(Stream.of(np.concatenate(parts), offsets, END, True))

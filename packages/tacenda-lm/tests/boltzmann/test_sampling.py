@@ -6,11 +6,11 @@ from scipy.stats import chisquare
 
 from tacenda.kernels.boltzmann import pack_inputs
 from tacenda_lm.boltzmann import (
-    context_features,
+    compute_inputs,
     draw,
     draw_by_divergence,
     draw_by_prediction,
-    inputs_of_contexts,
+    look_up_features,
 )
 
 
@@ -38,7 +38,7 @@ def test_words_drawn_from_the_prediction_have_its_probabilities(oracles):
     """Each context has its share of every word to within one draw, since points lie evenly."""
     p = oracles.machine()
     batch, own = oracles.contexts(p), oracles.single(p)
-    inputs = inputs_of_contexts(p, context_features(p, batch), None)
+    inputs = compute_inputs(p, look_up_features(p, batch), None)
     scores = np.logaddexp(0, inputs[:, None] + (p.words @ p.outputs)[None]).sum(2) + p.biases[:, 0]
     chances = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     words = pack_inputs(own.words @ own.outputs)
@@ -67,7 +67,7 @@ def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should
     down = (up / up.sum(axis=0)).T
     up /= up.sum(axis=1, keepdims=True)
     reached = np.linalg.matrix_power(up @ down, steps)[batch.targets[0]]
-    inputs = np.repeat(inputs_of_contexts(p, context_features(p, batch), None), 20_000, axis=0)
+    inputs = np.repeat(compute_inputs(p, look_up_features(p, batch), None), 20_000, axis=0)
     targets = np.repeat(batch.targets, 20_000)
     found = draw_by_divergence(p, inputs, targets, steps, np.random.default_rng(1))
     assert found.words.shape == found.weights.shape == (20_000, 1)

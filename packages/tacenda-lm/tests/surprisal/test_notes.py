@@ -186,7 +186,7 @@ def test_a_model_without_a_sketch_stays_silent(fitted, old, tmp_path):
 
 @pytest.mark.parametrize("most", [1 << 20, 300])
 def test_every_line_passes_and_few_others_do(old, most, monkeypatch):
-    monkeypatch.setattr("tacenda_lm.line_sketch._MOST", most)
+    monkeypatch.setattr("tacenda_lm.line_sketch._MAX_LINES", most)
     corpus = Corpus.from_text([*old, " ".join(WORDS)])
     sketch = LineSketch.of(corpus)
     assert (sketch.one_in > 1) == (most < len(old))

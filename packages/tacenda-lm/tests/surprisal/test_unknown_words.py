@@ -114,7 +114,7 @@ def test_bits_per_character_do_not_fall_as_words_become_unknown():
 
 def test_shares_are_found_while_another_thread_makes_room_for_more(monkeypatch):
     """The other thread comes between the look-up of what is known and the answer."""
-    monkeypatch.setattr(unknown_words, "_REMEMBERED", 3)
+    monkeypatch.setattr(unknown_words, "_CACHE_SIZE", 3)
     shares = UnknownWords(VOCABULARY, "even", 9)
     shares.log_share("b")
     found, others = shares._compute, [["x", "y", "z", "w"]]

@@ -1,1 +1,1 @@
-"""Surprisal of the words of running text, one row a word, as studies of reading and production use it."""
+"""Tables of the surprisal of words in running text, for studies of reading and production."""

@@ -1,4 +1,4 @@
-"""`read_items`: the texts of an experiment's items, from the file that the experiment was run with."""
+"""`read_items`: the texts of the items of an experiment, read from the file of the experiment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypedDict, Unpack, cast
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError, warn
 
-_SEPARATOR = re.compile(r'"?sep=(.)"?')  # the line with which Excel names the delimiter
-#: Names of columns by which experiments tell their texts apart.
-_APART = re.compile(r"(item|cond|subj|participant|list|story)\w*", re.IGNORECASE)
+_SEPARATOR = re.compile(r'"?sep=(.)"?')  # the first line of Excel, which names the delimiter
+#: Usual names of columns that distinguish the texts of an experiment.
+_TEXT_COLUMN = re.compile(r"(item|cond|subj|participant|list|story)\w*", re.IGNORECASE)
 _QUOTES_ADVICE = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
 _DELIMITER_ADVICE = "; if something else separates them, name it (delimiter, --delimiter)"
 
@@ -26,14 +26,16 @@ class Item(NamedTuple):
 
     name: str
     regions: list[str]
-    others: dict[str, list[str]]  # the columns of the file, a value for every region
-    # whether a sentence begins with the region; None where the file says nothing
+    others: dict[str, list[str]]  # the columns of the file, with a value for every region
+    # whether a sentence begins with each region; None if the file does not say
     starts: list[bool] | None = None
-    longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
+    longer_names: tuple[
+        str, ...
+    ] = ()  # with the file, in case an item of another file has this name
 
 
 class Form(TypedDict, total=False):
-    """Keyword arguments that say how a file of columns is written, as `read_items` describes them."""
+    """Keyword arguments for the format of a file with columns; see `read_items`."""
 
     delimiter: str | None
     quotes: bool
@@ -43,7 +45,7 @@ class Form(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Form:
-    """`Form` with all defaults."""
+    """A `Form` with defaults for missing arguments."""
 
     delimiter: str | None = None
     quotes: bool = True
@@ -105,57 +107,59 @@ def read_items(
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
         empty or goes over several lines, or the rows of a text are not adjacent; the message names the row.
     """
-    how = _Form(**form)
+    checked = _Form(**form)
     names: tuple[str, ...] = ("standard input",)
     if isinstance(path, str | os.PathLike):
-        found = text_file(path)
-        names = (found.name, str(found))
-        path = chain.from_iterable(read_blocks(found, how.encoding, how.errors))
-    rows = list(_rows(path, how.delimiter, how.quotes, names[-1]))
-    apart = (text,) if isinstance(text, str) else tuple(text)
-    items = _items(rows, region, words, apart, sentence, names[-1])
-    if apart or not words:  # otherwise each row is a text
-        _warn_of_joined(items, {region, sentence, *apart}, names[-1])
+        file = text_file(path)
+        names = (file.name, str(file))
+        path = chain.from_iterable(read_blocks(file, checked.encoding, checked.errors))
+    rows = list(_read_rows(path, checked.delimiter, checked.quotes, names[-1]))
+    text_columns = (text,) if isinstance(text, str) else tuple(text)
+    items = _collect_items(rows, region, words, text_columns, sentence, names[-1])
+    if text_columns or not words:  # otherwise each row is a text
+        _warn_of_joined(items, {region, sentence, *text_columns}, names[-1])
     return _name_items(items, names)
 
 
-def _items(
+def _collect_items(
     rows: Sequence[_Row],
     region: str,
     words: bool,
-    apart: tuple[str, ...],
+    text_columns: tuple[str, ...],
     sentence: str | None,
     file: str,
 ) -> dict[tuple[str, ...], Item]:
     """Return the texts of a file by the values that distinguish them. Raises DataError as `read_items`."""
-    columns = _columns(rows, (region, *apart, *([sentence] if sentence else [])), file)
-    # the regions of a column "word" are the column of that name of the table
-    kept = [name for name in columns if words or not name == region == "word"]
-    is_text = words and not apart  # each row by itself
+    asked = [region, *text_columns] if sentence is None else [region, *text_columns, sentence]
+    columns = _locate_columns(rows, asked, file)
+    # the table has a column "word" with the regions already
+    other_columns = [name for name in columns if words or not name == region == "word"]
+    rows_are_texts = words and not text_columns
     items: dict[tuple[str, ...], Item] = {}
     last: tuple[str, ...] | None = None
-    before = None
+    before = None  # the value of the column ``sentence`` in the row before
     for number, row in enumerate(rows[1:], start=1):
-        own = {name: row.values[place] for name, place in columns.items()}
-        key = (str(number),) if is_text else tuple(own[each] for each in apart)
+        values = {name: row.values[place] for name, place in columns.items()}
+        key = (str(number),) if rows_are_texts else tuple(values[name] for name in text_columns)
         if key != last and key in items:
             raise DataError(
                 f"row {row.end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns "
                 "that distinguish texts"
             )
         if key != last:
-            has_starts = sentence is not None or (words and not is_text)
-            items[key] = Item("", [], {each: [] for each in kept}, [] if has_starts else None)
+            has_starts = sentence is not None or (words and not rows_are_texts)
+            others: dict[str, list[str]] = {name: [] for name in other_columns}
+            items[key] = Item("", [], others, [] if has_starts else None)
             before = None
         item, last = items[key], key
-        regions = _regions(own[region], words, row, file)
+        regions = _split_regions(values[region], words, row, file)
         if item.starts is not None:
-            begins = before is None or (own[sentence] != before if sentence else True)
+            begins = sentence is None or values[sentence] != before
             item.starts.extend([begins, *[False] * (len(regions) - 1)])
-            before = own[sentence] if sentence else ""
+            before = None if sentence is None else values[sentence]
         item.regions.extend(regions)
-        for name, values in item.others.items():
-            values.extend([own[name]] * len(regions))
+        for name, column in item.others.items():
+            column.extend([values[name]] * len(regions))
     return items
 
 
@@ -164,7 +168,7 @@ def _warn_of_joined(items: dict[tuple[str, ...], Item], used: set[str | None], f
     for key, item in items.items():
         for name, values in item.others.items():
             first, *others = dict.fromkeys(values)
-            if others and name not in used and _APART.fullmatch(name):
+            if others and name not in used and _TEXT_COLUMN.fullmatch(name):
                 text = f"the text {' '.join(key)!r} of {file}" if key else file
                 warn(
                     f"{text} is read as one text, but its column {name!r} has several values, such as {first!r} and "
@@ -173,8 +177,8 @@ def _warn_of_joined(items: dict[tuple[str, ...], Item], used: set[str | None], f
                 return
 
 
-def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
-    """Return the regions of one row. Raises DataError where there is none, or it goes over several lines."""
+def _split_regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
+    """Return the regions of one row. Raises DataError if it has none, or one over several lines."""
     if "\n" in value or "\r" in value:
         raise DataError(
             f"lines {row.start} to {row.end} of {file} are one region, {value!r:.60}, because it is in double "
@@ -189,32 +193,38 @@ def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
 def _name_items(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> list[Item]:
     """Name items by the values that distinguish them, or by their file if there are none."""
     if not any(items):  # of one file without columns that distinguish texts
-        own_names = [tuple(names) for _ in items]
+        all_names = [tuple(names) for _ in items]
     else:
         short = [" ".join(key) for key in items]
         if len(set(short)) < len(short):
             short = [" ".join(map(repr, key)) for key in items]
-        own_names = [(name, *(f"{each} {name}" for each in names)) for name in short]
+        all_names = [(name, *(f"{file} {name}" for file in names)) for name in short]
     return [
-        item._replace(name=each[0], longer_names=each[1:])
-        for item, each in zip(items.values(), own_names, strict=True)
+        item._replace(name=first, longer_names=tuple(longer))
+        for item, (first, *longer) in zip(items.values(), all_names, strict=True)
     ]
 
 
-def _rows(lines: Iterable[str], delimiter: str | None, quotes: bool, file: str) -> Iterator[_Row]:
-    """Yield the rows that have a value, each with as many values as the first, in which the columns are named."""
-    given = (f"{line}\n" for line in lines)
-    first, n_skipped = next(given, ""), 0
+def _read_rows(
+    lines: Iterable[str], delimiter: str | None, quotes: bool, file: str
+) -> Iterator[_Row]:
+    """Yield the first row, which names the columns, and all rows with a value, each with as many values.
+
+    Raises DataError for a row with more or fewer values, and for a file that cannot be read as columns.
+    """
+    ended = (f"{line}\n" for line in lines)
+    first, n_skipped = next(ended, ""), 0
     while first and (not first.strip() or _SEPARATOR.fullmatch(first.strip())):
-        if (named := _SEPARATOR.fullmatch(first.strip())) and delimiter is None:
+        named = _SEPARATOR.fullmatch(first.strip())
+        if named and delimiter is None:
             delimiter = named[1]
-        first, n_skipped = next(given, ""), n_skipped + 1
+        first, n_skipped = next(ended, ""), n_skipped + 1
     if delimiter is None:
-        delimiter = next((each for each in "\t;," if each in first), ",")
+        delimiter = next((character for character in "\t;," if character in first), ",")
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
     n_columns, end = 0, n_skipped
     try:
-        reader = csv.reader(chain([first], given), strict=True, **cast("Any", style))
+        reader = csv.reader(chain([first], ended), strict=True, **cast("Any", style))
         for values in reader:
             start, end = end + 1, reader.line_num + n_skipped
             if not any(map(str.strip, values)):
@@ -236,20 +246,25 @@ def _rows(lines: Iterable[str], delimiter: str | None, quotes: bool, file: str) 
         yield _Row(1, 1, [])
 
 
-def _columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> dict[str, int]:
-    """The places of the columns by their names, without those that have neither a name nor a value."""
+def _locate_columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> dict[str, int]:
+    """Return the places of columns by their names, except columns with neither a name nor a value.
+
+    Raises DataError if an asked column is missing, or several columns have one name.
+    """
     names = rows[0].values
     places = [
         i
         for i, name in enumerate(names)
         if name.strip() or any(row.values[i].strip() for row in rows[1:])
     ]
-    named = Counter(names[i] for i in places)
-    twice = next((name for name, n in named.items() if n > 1), None)
-    if twice is not None:
-        which = f"{named[twice]} columns {twice!r}" if twice else "several columns without a name"
-        raise DataError(f"{file} has {which}: give each column a different name in the first row")
+    times = Counter(names[i] for i in places)
+    for name, n in times.items():
+        if n > 1:
+            which = f"{n} columns {name!r}" if name else "several columns without a name"
+            raise DataError(
+                f"{file} has {which}: give each column a different name in the first row"
+            )
     for name in asked:
-        if name not in named:
+        if name not in times:
             raise DataError(f"{file} has no column {name!r}: its first row has {names!r:.300}")
     return {names[i]: i for i in places}

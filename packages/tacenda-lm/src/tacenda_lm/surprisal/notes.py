@@ -1,4 +1,4 @@
-"""Notes on a table: what can be misread in the figures of scored texts, a sentence each."""
+"""Notes on a table: sentences that point out values of scored texts that are easy to misread."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tacenda_lm.surprisal.table import ScoredText
 from tacenda_lm.surprisal.words import sentence_starts
 from tacenda_lm.unknown_words import Unknown
 
-_MANY = 0.1  # of the items, or of the words, from which on something is said of them
-_ENOUGH = 100  # words, of whose share something is said; of fewer, if it is larger
-_MANY_OF_FEW, _LEAST = 0.25, 3
-_ENOUGH_OF_ONE_CASE = 20  # words, all in capitals or all without
-_FEW = 0.001  # of the words, below which nothing is said of their characters
+_MANY = 0.1  # share of the items, or of the unknown words, from which there is a note
+_MIN_WORDS = 100  # of a text for that share; for a shorter text:
+_MANY_IN_SHORT_TEXT, _MIN_UNKNOWN = 0.25, 3
+_MIN_WORDS_OF_ONE_CASE = 20  # of a text all in capitals or all in lower case
+_MIN_MISSPELLED = 0.001  # share of the words from which there is a note on their characters or cuts
 _ATTACHED = ".,;:!?…\"'“”‘’()[]"
 
 
@@ -33,20 +33,20 @@ def caveats(
     *,
     as_fitted: bool = False,
 ) -> Iterator[str]:
-    """Yield one sentence for each thing that can be misread in the figures of scored texts.
+    """Yield a sentence about each kind of values of scored texts that is easy to misread.
 
     Parameters
     ----------
     model
-        The one that scored them.
+        The model that scored the texts.
     way
         How unknown words were scored.
     texts
-        What was found.
+        The scored texts.
     tokenize
-        Cuts a word as the texts were cut.
+        The tokenizer of the texts, for a single word.
     as_fitted
-        Whether the texts are known to be cut as the text that the model was fitted to.
+        Whether the texts are known to be tokenized like the text that the model was fitted to.
     """
     vocabulary = model.vocabulary
     yield from _note_unknown_tokens(vocabulary, way, texts, as_fitted)
@@ -62,9 +62,9 @@ def caveats(
             "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
     # whether the sentences are lines that the model was fitted to
-    cuts = [text.sentences() for text in texts]
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
-    offsets = [own[:-1] + start for own, start in zip(cuts, starts, strict=False)]
+    pairs = zip(texts, starts, strict=False)
+    offsets = [text.sentences()[:-1] + start for text, start in pairs]
     ids = np.concatenate([np.empty(0, np.int32), *(text.ids for text in texts)])
     found = find_lines(model, ids, np.concatenate([*offsets, starts[-1:]]))
     if found is not None and found.note is not None:
@@ -74,7 +74,7 @@ def caveats(
 def _note_unknown_tokens(
     vocabulary: Vocabulary, way: Unknown, texts: Sequence[ScoredText], as_fitted: bool
 ) -> Iterator[str]:
-    """Yield what the bits of unknown tokens are not."""
+    """Yield notes on the bits of unknown tokens."""
     known = np.concatenate([text.known for text in texts]) if texts else np.ones(0, bool)
     tokens = [token for text in texts for word in text.words for token in word.tokens]
     unknown = [tokens[i] for i in np.flatnonzero(~known).tolist()]
@@ -84,8 +84,8 @@ def _note_unknown_tokens(
     counts = vocabulary.counts
     if written:
         yield (
-            f"{_tokens(written)} written {UNKNOWN} in the text: the table cannot know which words are meant, so their "
-            "surprisal is that of all unknown words together"
+            f"{_count_tokens(written)} written {UNKNOWN} in the text: the table cannot know which words are meant, so "
+            "their surprisal is that of all unknown words together"
         )
     if n and way == "class":
         yield (
@@ -104,37 +104,37 @@ def _note_unknown_tokens(
     )
     if attached and not as_fitted:
         yield (
-            f"{_tokens(attached)} unknown only because punctuation is attached: give the tokenizer of the text the "
-            "model was fitted to, such as 'words'"
+            f"{_count_tokens(attached)} unknown only because punctuation is attached: give the tokenizer of the text "
+            "the model was fitted to, such as 'words'"
         )
 
 
 def _note_unknown_words(
     vocabulary: Vocabulary, texts: Sequence[ScoredText], tokenize: Tokenizer
 ) -> Iterator[str]:
-    """Yield how many words are unknown if they are many, and which would be known in other characters."""
+    """Yield notes on the number of unknown words, and on those that would be known in other characters."""
     n_words = sum(len(text.words) for text in texts)
     unknown = Counter(
         text.words[i].text for text in texts for i in np.flatnonzero(~text.known_words()).tolist()
     )
     n = unknown.total()
-    many = _MANY if n_words >= _ENOUGH else _MANY_OF_FEW
-    if n >= max(many * n_words, _LEAST):
+    many = _MANY if n_words >= _MIN_WORDS else _MANY_IN_SHORT_TEXT
+    if n >= max(many * n_words, _MIN_UNKNOWN):
         yield (
             f"{n:,} of {n_words:,} words ({n / n_words:.0%}) are not wholly in the vocabulary, which was made of other "
             "text or of text that was tokenized or spelled differently: fit the model to text of the same kind, and "
             "report this share"
         )
-    spellings = _spellings(vocabulary, [word.text for text in texts for word in text.words])
+    spellings = _list_spellings(vocabulary, [word.text for text in texts for word in text.words])
     # for each way to write words: how many, the first of them, and its new form
     better: dict[str, tuple[int, str, str]] = {}
     for word, times in unknown.items():
         way, new = _find_known_spelling(word, vocabulary, tokenize, spellings)
         if way is not None:
-            before, first, of_first = better.get(way, (0, word, new))
-            better[way] = before + times, first, of_first
+            n_before, first, new_first = better.get(way, (0, word, new))
+            better[way] = n_before + times, first, new_first
     total = sum(times for times, _, _ in better.values())
-    if total and total >= _FEW * n_words:
+    if total and total >= _MIN_MISSPELLED * n_words:
         ways = "; ".join(
             f"{times:,} with {way}, such as {new!r} for {word!r}"
             for way, (times, word, new) in better.items()
@@ -145,11 +145,11 @@ def _note_unknown_words(
         )
 
 
-# -- the same words cut elsewhere ----------------------------------------------------------------------
+# -- words that are cut differently --------------------------------------------------------------------
 
 
 def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Iterator[str]:
-    """Yield how many words are split differently from the vocabulary, such as "didn 't" for "did n't"."""
+    """Yield a note on words that are split differently from the vocabulary, such as "didn 't" for "did n't"."""
     found: Counter[tuple[str, str]] = Counter()
     for text in texts:
         tokens = [token for word in text.words for token in word.tokens]
@@ -166,11 +166,11 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
             places = [i for i, character in enumerate(word) if character in "'’"]
             ends = [i + step for i in places for step in (-1, 0, 1) if 0 < i + step < len(word)]
             options = [[word], *([word[:at], word[at:]] for at in ends)] if places else []
-            known = (" ".join(o) for o in options if all(part in vocabulary for part in o))
-            if (new := next(known, None)) is not None:
-                found[" ".join(cut), new] += 1
+            known = [option for option in options if all(part in vocabulary for part in option)]
+            if known:
+                found[" ".join(cut), " ".join(known[0])] += 1
     n, n_tokens = found.total(), sum(len(text.known) for text in texts)
-    if n and n >= _FEW * n_tokens:
+    if n and n >= _MIN_MISSPELLED * n_tokens:
         (old, new), _ = found.most_common(1)[0]
         yield (
             f"{n:,} words have unknown tokens only because they are cut differently from the text that the model was "
@@ -178,7 +178,7 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
         )
 
 
-# -- the same word in other characters -----------------------------------------------------------------
+# -- words in other characters -------------------------------------------------------------------------
 
 _APOSTROPHES, _QUOTES, _DASHES = "‘’‚‛ʼ′", "“”„‟″«»", "‐‑‒–−"
 _PLAIN = {
@@ -192,16 +192,16 @@ _OPENING = re.compile(r"""^(["'])(?=\S)""")
 _Spellings = dict[str, Callable[[str], str]]
 
 
-def _spellings(vocabulary: Vocabulary, words: Sequence[str]) -> _Spellings:
-    """Ways to write a word in other characters.
+def _list_spellings(vocabulary: Vocabulary, words: Sequence[str]) -> _Spellings:
+    """Return ways to write a word in other characters, by their descriptions.
 
-    In lower case only if no word of the vocabulary has a capital, and in another case if the whole text is in one.
+    Lower case is one if no word of the vocabulary has a capital; other cases are if the whole text has one case.
     """
     found: _Spellings = {
         "composed accents (Unicode NFC)": lambda word: unicodedata.normalize("NFC", word),
         "decomposed accents (Unicode NFD)": lambda word: unicodedata.normalize("NFD", word),
         "plain quotation marks and dashes": lambda word: word.translate(_PLAIN),
-        "typographic quotation marks and dashes": _typographic,
+        "typographic quotation marks and dashes": _use_typographic_marks,
         "the quotation marks `` and ''": lambda word: _OPENING.sub("`` ", word).replace('"', " ''"),
         "the usual forms of its characters (Unicode NFKC)": lambda word: unicodedata.normalize(
             "NFKC", word
@@ -209,7 +209,7 @@ def _spellings(vocabulary: Vocabulary, words: Sequence[str]) -> _Spellings:
     }
     if all(word == word.lower() for word in vocabulary.words):
         found["lower case"] = lambda word: found["plain quotation marks and dashes"](word).lower()
-    elif len(words) >= _ENOUGH_OF_ONE_CASE:
+    elif len(words) >= _MIN_WORDS_OF_ONE_CASE:
         if all(word == word.upper() for word in words):
             found |= {"lower case": str.lower, "capital letters": _capitalize}
         elif all(word == word.lower() for word in words):
@@ -218,13 +218,13 @@ def _spellings(vocabulary: Vocabulary, words: Sequence[str]) -> _Spellings:
 
 
 def _capitalize(word: str) -> str:
-    """Return a word whose first letter alone is a capital."""
+    """Return a word with a capital first letter, and all others in lower case."""
     start = next((i for i, character in enumerate(word) if character.isalpha()), 0)
     return word[:start] + word[start:].capitalize()
 
 
-def _typographic(word: str) -> str:
-    """Return a word with the quotation marks, dashes and ellipses that printed text has."""
+def _use_typographic_marks(word: str) -> str:
+    """Return a word with the quotation marks, dashes and ellipses of printed text."""
     opened = _OPENING.sub(lambda mark: "“" if mark[1] == '"' else "‘", word)
     return opened.replace('"', "”").replace("'", "’").replace("--", "—").replace("...", "…")
 
@@ -232,27 +232,30 @@ def _typographic(word: str) -> str:
 def _find_known_spelling(
     word: str, vocabulary: Vocabulary, tokenize: Tokenizer, spellings: _Spellings
 ) -> tuple[str | None, str]:
-    """Return in which way, and how, a word is written with the fewest unknown tokens; None if it is as it stands."""
+    """Return the way to write a word with the fewest unknown tokens, None for as it is, and the word written so."""
 
-    def n_unknown(spelled: str) -> int:
+    def count_unknown(spelled: str) -> int:
         tokens = [token for part in spelled.split() for token in tokenize(part)]
         return sum(token not in vocabulary for token in tokens)
 
     best: tuple[str | None, str] = None, word
-    fewest = n_unknown(word)
+    fewest = count_unknown(word)
     for way, respell in spellings.items():
         spelled = respell(word)
-        if spelled != word and fewest and (n := n_unknown(spelled)) < fewest:
+        if spelled == word or not fewest:
+            continue
+        n = count_unknown(spelled)
+        if n < fewest:
             best, fewest = (way, spelled), n
     return best
 
 
 def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a sentence if many items, given by their regions, seem to hold several sentences, and are read as one."""
+    """Yield a note if many items, given by their regions, seem to have several sentences, but are read as one."""
     several = 0
     for regions in items:
         inner = zip(regions[1:], sentence_starts(regions, "sentences")[1:], strict=True)
-        # a capital letter, behind the end of another sentence
+        # a capital letter after the end of a sentence
         several += any(begins and next(filter(str.isalnum, r), "").isupper() for r, begins in inner)
     if several and several >= _MANY * len(items):
         yield (
@@ -262,5 +265,6 @@ def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
         )
 
 
-def _tokens(n: int) -> str:
+def _count_tokens(n: int) -> str:
+    """Return a number of tokens as the beginning of a sentence."""
     return "1 token is" if n == 1 else f"{n:,} tokens are"

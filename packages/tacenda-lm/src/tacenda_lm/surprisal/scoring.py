@@ -7,9 +7,9 @@ A word w of the tokens t_1 ... t_m, in the context h of all tokens before it, ha
 the chain rule: tokens are summed and never averaged. ``surprisal_with_punctuation`` sums all tokens of the word, and
 ``surprisal`` those that are not punctuation at its ends, each given all tokens before it.
 
-minicons (Misra, 2022, ``word_score_tokenized`` with ``surprisal=True, base_two=True, bos_token=True``) and
-`SurprisalTable` agree in what a word of a model with subwords has: the sum, in bits, over the tokens of what is between
-whitespace, the first word given the beginning of the text. That is ``surprisal_with_punctuation`` here.
+For a model with subwords, minicons (Misra, 2022, ``word_score_tokenized`` with ``surprisal=True, base_two=True,
+bos_token=True``) computes the same as ``surprisal_with_punctuation`` here: the sum, in bits, over the tokens of what is
+between whitespace, the first word given the beginning of the text.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _TABLES = (".csv", ".tsv", ".tab")
 _OneText: TypeAlias = str | os.PathLike[str]
 #: One text, several, texts by their names, or the items of an experiment.
 Texts: TypeAlias = _OneText | Iterable[_OneText] | Mapping[str, _OneText] | Sequence[Item]
-#: Whether a word is scored given all that stands before it in its text, or in its sentence.
+#: Whether a word is scored given all words before it in its text, or in its sentence.
 Reach: TypeAlias = Literal["text", "sentence"]
 
 
 class Reading(TypedDict, total=False):
-    """Keyword arguments that say how texts are cut into sentences and tokens, as `surprisal_table` describes them."""
+    """Keyword arguments for cutting texts into sentences and tokens; see `surprisal_table`."""
 
     split: Split
     tokenizer: str | Tokenizer | None
@@ -57,7 +57,7 @@ class Reading(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Reading:
-    """`Reading` with all defaults. Raises ConfigurationError for a split that there is not."""
+    """A `Reading` with defaults for missing arguments. Raises ConfigurationError for an unknown split."""
 
     split: Split = "lines"
     tokenizer: str | Tokenizer | None = None
@@ -129,23 +129,23 @@ def surprisal_table(
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
     check_previous(previous)
-    how = _Reading(**reading)
-    given = how.tokenizer
-    tokenize = get_tokenizer(find_fitted_tokenizer(model) if given is None else given)
+    checked = _Reading(**reading)
+    tokenizer = checked.tokenizer
+    tokenize = get_tokenizer(find_fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
-    read = list(_read(texts, tokenize, how))
-    # whether the text of the fit was certainly cut likewise: what splits at spaces only says nothing of how the text
-    # was tokenized before
+    read = list(_read_texts(texts, tokenize, checked))
+    # whether the training text was certainly tokenized alike; a text split at spaces may have been tokenized before, in
+    # any way
     fitted = find_fitted_tokenizers(model)
-    same = given is None or {"callable" if callable(given) else given} == fitted
+    same = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
     as_fitted = same and not any("whitespace" in name for name in fitted)
     counts = model.vocabulary.split_words if as_fitted else None
-    found = [_score(model, shares, context, counts, each) for each in read]
-    notes = [each.doubt for each in read if each.doubt is not None]
-    notes += [f"{each.name} has no words, and no rows" for each in read if not each.words]
-    notes += list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
-    notes += caveats_of_items([[word.text for word in each.words] for each in read if each.unsplit])
-    table = tabulate(found, previous, notes)
+    scored = [_score_text(model, shares, context, counts, text) for text in read]
+    notes = [text.doubt for text in read if text.doubt is not None]
+    notes += [f"{text.name} has no words, and no rows" for text in read if not text.words]
+    notes += list(caveats(model, shares.way, scored, tokenize, as_fitted=as_fitted))
+    notes += caveats_of_items([[word.text for word in text.words] for text in read if text.unsplit])
+    table = tabulate(scored, previous, notes)
     for note in table.notes:
         warn(note)
     return table
@@ -157,19 +157,23 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
-    unsplit: bool = False  # whether this is an item, and nothing says where its sentences begin
-    doubt: str | None = None  # why it is probably no running text
+    unsplit: bool = (
+        False  # whether this is an item read as one sentence, with unknown sentence starts
+    )
+    doubt: str | None = None  # a note on why it is probably not running text
 
 
-def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
-    """The words of each text."""
-    split = how.split
+def _read_texts(texts: Texts, tokenize: Tokenizer, reading: _Reading) -> Iterator[_Text]:
+    """Yield the words of each text. Raises as `surprisal_table`."""
+    split = reading.split
     if isinstance(texts, str | os.PathLike):
         texts = [texts]
     named: list[tuple[str | None, Any]] = list(
-        texts.items() if isinstance(texts, Mapping) else ((None, each) for each in texts)
+        texts.items() if isinstance(texts, Mapping) else ((None, text) for text in texts)
     )
-    names = _distinct([_names(number, *each) for number, each in enumerate(named, start=1)])
+    names = _choose_names(
+        [_list_names(number, name, text) for number, (name, text) in enumerate(named, start=1)]
+    )
     for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
         if isinstance(text, Item):
             for region in text.regions:
@@ -183,15 +187,16 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
             yield _Text(name, words, text.others, unsplit)
             continue
         first: list[str] = []
-        blocks = collect_first_lines(text_blocks(text, how.encoding, how.errors), first)
+        blocks = look_at(text_blocks(text, reading.encoding, reading.errors), first)
         blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
             whole = f" {text[1:]}" if text.startswith("\ufeff") else text
         doubt = doubt_lines(first)
-        doubt = doubt and re.sub(": text_field=.*", ": save their text as plain text", doubt)
+        if doubt is not None:  # there is no text_field here
+            doubt = re.sub(": text_field=.*", ": save their text as plain text", doubt)
         suffixes = Path(text).suffixes if isinstance(text, os.PathLike) else []
-        if find_columns(first) or any(each.lower() in _TABLES for each in suffixes):
+        if find_columns(first) or any(suffix.lower() in _TABLES for suffix in suffixes):
             doubt = (
                 f"{name} looks like a table, and all its columns are read as running text: name the column with the "
                 "words or sentences, with --region COLUMN, or read_items(region=...) in Python"
@@ -199,8 +204,8 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
         yield _Text(name, list(text_words(whole, tokenize, split)), {}, doubt=doubt)
 
 
-def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
-    """Return possible names of a text, the shortest first. Raises CorpusError for an object that is no text."""
+def _list_names(number: int, name: str | None, text: object) -> tuple[str, ...]:
+    """Return possible names of a text, the shortest first. Raises CorpusError for an object that is not a text."""
     if isinstance(text, Item):
         return (text.name, *text.longer_names)
     if not isinstance(text, str | os.PathLike):
@@ -212,14 +217,14 @@ def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
     return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
 
 
-def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
-    """A name for each text that no other has: the shortest that will do, or its longest with a number behind it."""
-    names = [each[0] for each in choices]
+def _choose_names(choices: Sequence[Sequence[str]]) -> list[str]:
+    """Return a unique name for each text: the shortest that is unique, or the longest followed by a number."""
+    names = [choice[0] for choice in choices]
     for longer in (1, 2):
         times = Counter(names)
         names = [
-            each[min(longer, len(each) - 1)] if times[name] > 1 else name
-            for name, each in zip(names, choices, strict=True)
+            choice[min(longer, len(choice) - 1)] if times[name] > 1 else name
+            for name, choice in zip(names, choices, strict=True)
         ]
     seen: Counter[str] = Counter()
     for i, name in enumerate(names):
@@ -229,14 +234,14 @@ def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
     return names
 
 
-def _score(
+def _score_text(
     model: LanguageModel,
     shares: UnknownWords,
     context: Reach,
     counts: Mapping[str, int] | None,
     text: _Text,
 ) -> ScoredText:
-    """A text with the figures of its tokens."""
+    """Return a text with the scores of its tokens."""
     vocabulary = model.vocabulary
     tokens = [token for word in text.words for token in word.tokens]
     sentences = groupby(text.words, key=lambda word: word.sentence)
@@ -244,8 +249,7 @@ def _score(
     ids = vocabulary.encode(tokens)
     longer, ends = with_ends(ids, np.cumsum([0, *lengths]), vocabulary.boundary_id)
     log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
-    words = np.ones(len(longer), bool)  # but the </s> behind each sentence, which no row is about
-    words[ends[1:] - 1] = False
-    own = shares.log_shares(tokens)
-    found = ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, counts)
-    return found._replace(others=text.others)
+    of_tokens = np.delete(log_probs, ends[1:] - 1)  # without </s>, which has no row in the table
+    log_shares = shares.log_shares(tokens)
+    scored = ScoredText.of(vocabulary, text.name, text.words, ids, of_tokens, log_shares, counts)
+    return scored._replace(others=text.others)

@@ -1,4 +1,4 @@
-"""`SurprisalTable`: one row for each word of scored texts, made of the figures of its tokens by `tabulate`."""
+"""`SurprisalTable`: a table with one row for each word of scored texts, which `tabulate` makes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,27 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_lm.sequences import Float64, Integers, Offsets, sums_of_pieces
 from tacenda_lm.surprisal.words import Word, bare_length
 
-_ROWS = 1 << 14  # written at a time
+_ROWS_PER_BLOCK = 1 << 14  # written at a time
 _LN2 = math.log(2)
-_MOST_PREVIOUS = 1000  # words before; there are five columns for each
-#: endings of files that are not plain text
-_NO_TEXT = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")
+_MAX_PREVIOUS = 1000  # words before; there are five columns for each
+#: Endings of files that are not plain text.
+_NOT_PLAIN_TEXT = (
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+    ".xls",
+    ".xlsx",
+    ".xlsm",
+    ".ods",
+    ".parquet",
+)
 
 #: Numbers with a mask over what is missing.
 Numbers: TypeAlias = np.ma.MaskedArray[Any, Any]
 Column: TypeAlias = list[str] | Numbers
-_ma: Any = np.ma  # whose functions have no types yet
+_ma: Any = np.ma  # its functions have no type annotations yet
 
 
 class ScoredText(NamedTuple):
@@ -42,8 +53,8 @@ class ScoredText(NamedTuple):
     bits: Float64  # (tokens,): of each token of each word
     known: npt.NDArray[np.bool_]  # (tokens,)
     ids: Integers  # (tokens,)
-    log_frequency: Float64  # (parts of all words,), base 2; NaN where it is not known
-    others: Mapping[str, list[str]] = {}  # further columns, a value for each word
+    log_frequency: Float64  # (parts of all words,), base 2; NaN if unknown
+    others: Mapping[str, list[str]] = {}  # further columns, with a value for each word
 
     @classmethod
     def of(
@@ -56,16 +67,16 @@ class ScoredText(NamedTuple):
         log_shares: Float64,
         counts: Mapping[str, int] | None,
     ) -> Self:
-        """Make one of ids (tokens,), their log-probabilities, and their `UnknownWords.log_shares`, both natural.
+        """Make a scored text from ids, their log-probabilities and `UnknownWords.log_shares`, both natural (tokens,).
 
         The relative frequency of a token in the training text is n(w) / n; ``</s>`` is left out of n. A word of several
-        tokens has its count in ``counts``, and no frequency without them. What has a count of 0, and an unknown word,
-        counts once, close to Laplace's rule, which predicts reaction times best (Brysbaert and Diependaele, 2013).
+        tokens has its count in ``counts``, and no frequency without them. A count of 0, as of an unknown word, becomes
+        1, which is close to Laplace's rule, which predicts reaction times best (Brysbaert and Diependaele, 2013).
         """
         known = ~np.isin(ids, vocabulary.oov_ids)
         of_types = vocabulary.counts.astype(np.float64)
         total = of_types.sum() - of_types[vocabulary.boundary_id]
-        frequency = np.full(len(ids), np.nan)  # as for the vocabulary of an ARPA file
+        frequency = np.full(len(ids), np.nan)  # the vocabulary of an ARPA file has no counts
         if total > 0:
             frequency = np.log2(np.where(known, np.maximum(of_types[ids], 1), 1) / total)
         first, of_parts = 0, []
@@ -132,7 +143,7 @@ class SurprisalTable:
         self.notes = tuple(notes)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a column: a list of strings, or a masked array. Raises KeyError if there is none of that name."""
+        """Return a column: a list of strings, or a masked array. Raises KeyError for an unknown name."""
         return self._columns[name]
 
     def __len__(self) -> int:
@@ -143,8 +154,11 @@ class SurprisalTable:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as dictionaries of Python values; missing values are None."""
-        for start in range(0, len(self), _ROWS):
-            parts = [_to_list(column[start : start + _ROWS]) for column in self._columns.values()]
+        for start in range(0, len(self), _ROWS_PER_BLOCK):
+            parts = [
+                _to_list(column[start : start + _ROWS_PER_BLOCK])
+                for column in self._columns.values()
+            ]
             for values in zip(*parts, strict=True):
                 yield dict(zip(self.columns, values, strict=True))
 
@@ -197,12 +211,12 @@ class SurprisalTable:
         if header:
             writer.writerow(self.columns)
         for row in self.rows():
-            writer.writerow(map(_cell, row.values()))
+            writer.writerow(map(_format_cell, row.values()))
 
     def to_pandas(self) -> Any:
         """Return the table as a ``pandas.DataFrame``; missing numbers are NaN, missing truth values NA.
 
-        Raises ConfigurationError where pandas is not installed.
+        Raises ConfigurationError if pandas is not installed.
         """
         try:
             pandas = import_module("pandas")
@@ -210,44 +224,44 @@ class SurprisalTable:
             raise ConfigurationError(
                 f"pandas cannot be imported ({error}): install it (pip install pandas), or use rows() or write()"
             ) from error
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for name, column in self._columns.items():
             if isinstance(column, list):
-                found[name] = column
+                columns[name] = column
             elif column.dtype == bool:
-                found[name] = pandas.array(_to_list(column), dtype="boolean")
+                columns[name] = pandas.array(_to_list(column), dtype="boolean")
             elif np.ma.is_masked(column):
-                found[name] = _ma.filled(column.astype(np.float64), np.nan)
+                columns[name] = _ma.filled(column.astype(np.float64), np.nan)
             else:
-                found[name] = column.data
-        return pandas.DataFrame(found)
+                columns[name] = column.data
+        return pandas.DataFrame(columns)
 
 
 def _to_list(column: Column) -> list[Any]:
-    """Return the values of a column as Python has them; None where one is missing."""
+    """Return the values of a column as Python objects, None for a missing one."""
     return column if isinstance(column, list) else column.tolist()
 
 
-def _cell(value: object) -> object:
-    """A value as it is written."""
+def _format_cell(value: object) -> object:
+    """Return a value as the table is written."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     return f"{value:.10g}" if isinstance(value, float) else value
 
 
 def check_previous(previous: int) -> None:
-    """Raise ConfigurationError unless a row can have this number of words before."""
+    """Raise ConfigurationError unless a row can have the values of this number of previous words."""
     if isinstance(previous, bool) or not isinstance(previous, Integral) or previous < 0:
         raise ConfigurationError(f"previous must be a whole number, 0 or more, not {previous!r}")
-    if previous > _MOST_PREVIOUS:
+    if previous > _MAX_PREVIOUS:
         raise ConfigurationError(
-            f"previous is {previous}: a row has at most {_MOST_PREVIOUS:,} words before"
+            f"previous is {previous}: a row has at most {_MAX_PREVIOUS:,} words before"
         )
 
 
 def check_ending(file: Path) -> None:
-    """Raise ConfigurationError for a file whose name says that it holds something else than text."""
-    if file.suffix.lower() in _NO_TEXT:
+    """Raise ConfigurationError for a file with the name of a compressed file or a spreadsheet."""
+    if file.suffix.lower() in _NOT_PLAIN_TEXT:
         raise ConfigurationError(
             f"{file} is named like a {file.suffix} file, but tables are written as plain text: choose a name that ends "
             "in .csv or .tsv"
@@ -259,49 +273,51 @@ def tabulate(
 ) -> SurprisalTable:
     """Return the rows of scored texts, each with the measures of ``previous`` words before it in its text.
 
-    A further column with the name of one of ours is called ``file_`` and its name, which a note says.
+    A column of an item file with the name of a column of the table gets the prefix ``file_``, and a note says so.
 
-    Raises ConfigurationError where ``previous`` is no number of words, and DataError where there is no text.
+    Raises ConfigurationError if ``previous`` is out of range, and DataError without texts, or for texts of item files
+    with different columns.
     """
     check_previous(previous)
     if not texts:
         raise DataError("there is no text: give at least one")
     if any(text.others.keys() != texts[0].others.keys() for text in texts):
         raise DataError("the item files have different columns: give their texts one by one")
-    own = [_columns(text, previous) for text in texts]
+    parts = [_build_columns(text, previous) for text in texts]
     columns: dict[str, Column] = {}
     renamed: dict[str, str] = {}
     for name in texts[0].others:
         new = name
-        while new in own[0] or (new != name and new in texts[0].others):
+        while new in parts[0] or (new != name and new in texts[0].others):
             new = f"file_{new}"
         columns[new] = list(chain.from_iterable(text.others[name] for text in texts))
-        renamed |= {} if new == name else {name: new}
-    for name in own[0]:
-        pieces = [part[name] for part in own]
-        if isinstance(pieces[0], list):
-            columns[name] = list(chain.from_iterable(pieces))
+        if new != name:
+            renamed[name] = new
+    for name in parts[0]:
+        of_texts = [part[name] for part in parts]
+        if isinstance(of_texts[0], list):
+            columns[name] = list(chain.from_iterable(of_texts))
         else:
-            columns[name] = _ma.concatenate(pieces)
+            columns[name] = _ma.concatenate(of_texts)
     if renamed:
-        said = " and ".join(f"{name!r} of the file {new!r}" for name, new in renamed.items())
-        notes = [*notes, f"the table has columns with the same names, so it calls {said}"]
+        listed = " and ".join(f"{name!r} of the file {new!r}" for name, new in renamed.items())
+        notes = [*notes, f"the table has columns with the same names, so it calls {listed}"]
     return SurprisalTable(columns, notes)
 
 
-def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
-    """Return the columns of one text; words are summed over their tokens."""
+def _build_columns(text: ScoredText, previous: int) -> dict[str, Column]:
+    """Return the columns of one text; the measures of words are sums over their tokens."""
     words = text.words
 
-    def whole(values: Iterable[int]) -> Numbers:
+    def make_integers(values: Iterable[int]) -> Numbers:
         return np.ma.array(np.fromiter(values, np.int64))
 
-    own: dict[str, Column] = {
+    columns: dict[str, Column] = {
         "text": [text.name] * len(words),
-        "sentence": whole(word.sentence for word in words),
-        "word_index": whole(range(1, len(words) + 1)),
-        "start": whole(word.start for word in words),
-        "end": whole(word.end for word in words),
+        "sentence": make_integers(word.sentence for word in words),
+        "word_index": make_integers(range(1, len(words) + 1)),
+        "start": make_integers(word.start for word in words),
+        "end": make_integers(word.end for word in words),
         "word": [word.text for word in words],
     }
     cuts = text.cuts()
@@ -315,12 +331,12 @@ def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
         "surprisal_with_punctuation": np.ma.array(sums_of_pieces(text.bits, first, cuts[1:])),
         "known": np.ma.array(text.known_words()),
         "log_frequency": np.ma.array(frequency, mask=np.isnan(frequency)),
-        "length": whole(bare_length(word.text) for word in words),
+        "length": make_integers(bare_length(word.text) for word in words),
     }
-    own |= measures
+    columns |= measures
     for lag in range(1, previous + 1):
         for name, column in measures.items():
             missing = _ma.masked_all(min(lag, len(words)), column.dtype)
             rest = column[: max(len(words) - lag, 0)]
-            own[f"{name}_prev{lag}"] = _ma.concatenate([missing, rest])
-    return own
+            columns[f"{name}_prev{lag}"] = _ma.concatenate([missing, rest])
+    return columns

@@ -1,8 +1,8 @@
-"""The words of running text, as a reader meets them, and the tokens of a model that each consists of.
+"""`Word`: a word of running text, and the tokens of a model in it.
 
-A word is what whitespace separates, with the punctuation that is attached to it: ``"Don't,``. A model has been fitted
-to smaller tokens: ``" Do n't ,``. Every word is tokenized by itself, so each token belongs to one word, whatever a
-tokenizer does to its characters.
+A word is what whitespace separates, with the punctuation attached to it: ``"Don't,``. A model is usually fitted to
+smaller tokens: ``" Do n't ,``. Every word is tokenized independently, so each token belongs to one word, even if the
+tokenizer changes its characters.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer
 
-#: What a sentence is: a line, or what punctuation ends in a line.
+#: Whether each line is a sentence, or lines are also split at punctuation.
 Split: TypeAlias = Literal["lines", "sentences"]
 
 _WORD = re.compile(r"\S+")
 _LINE = re.compile(r"[^\n]+")
-# punctuation to Unicode, but words or parts of words to a reader
+# punctuation in Unicode, but words or parts of words for a reader
 _NOT_ATTACHED = frozenset("&%‰#@*/\\§¶†‡")
 _ENDS, _CLOSING, _OPENING = frozenset(".!?…"), "\"'”’»)]", "\"'“‘(["
 _ABBREVIATION = re.compile(
@@ -34,16 +34,16 @@ class Word(NamedTuple):
 
     text: str  # as written, punctuation attached
     start: int  # its first character in the text, from 0
-    end: int  # behind its last character
+    end: int  # after its last character
     sentence: int  # the number of its sentence in the text, from 1
-    tokens: tuple[str, ...]  # what a model reads
-    bare: slice  # its tokens without those of attached punctuation
-    # the bare tokens of each word between whitespace in it; a word of running text is one
+    tokens: tuple[str, ...]  # that a model reads
+    bare: slice  # its tokens without attached punctuation
+    # the bare tokens of each word between whitespace in a region; a word of running text has one part
     parts: tuple[slice, ...]
 
 
 def check_split(split: str) -> None:
-    """Raise ConfigurationError unless there is such a way to split a text."""
+    """Raise ConfigurationError for an unknown way to split a text."""
     if split not in get_args(Split):
         raise ConfigurationError(f"split must be 'lines' or 'sentences', not {split!r}")
 
@@ -51,15 +51,16 @@ def check_split(split: str) -> None:
 def text_words(text: str, tokenize: Tokenizer, split: Split) -> Iterator[Word]:
     r"""Yield the words of a text whose lines end in ``\n``.
 
-    Raises DataError where the tokenizer makes no token of a word.
+    Raises DataError if the tokenizer makes no token of a word.
     """
-    tokens_of = _tokens_of(tokenize)
+    tokens_of = _make_word_tokenizer(tokenize)
     sentence = 0
     for line in _LINE.finditer(text):
-        found = [(m[0], m.start(), m.end()) for m in _WORD.finditer(text, *line.span())]
-        starts = sentence_starts([word for word, _, _ in found], split)
-        for (word, start, end), begins in zip(found, starts, strict=True):
+        matches = list(_WORD.finditer(text, *line.span()))
+        starts = sentence_starts([match[0] for match in matches], split)
+        for match, begins in zip(matches, starts, strict=True):
             sentence += begins
+            word, start, end = match[0], match.start(), match.end()
             yield Word(word, start, end, sentence, *tokens_of(word))
 
 
@@ -68,11 +69,11 @@ def region_words(
 ) -> Iterator[Word]:
     """Yield the regions of an item as words; spans count a space between regions.
 
-    ``starts`` says with which of them a sentence begins; without it that is found as in a line of text.
+    ``starts`` says whether a sentence begins with each of them; without it, sentences are found as in a line of text.
 
-    Raises DataError where a region has no token.
+    Raises DataError if a region has no token.
     """
-    tokens_of = _tokens_of(tokenize)
+    tokens_of = _make_word_tokenizer(tokenize)
     sentence = start = 0
     starts = sentence_starts(regions, split) if starts is None else starts
     for region, begins in zip(regions, starts, strict=True):
@@ -81,20 +82,20 @@ def region_words(
         start += len(region) + 1
 
 
-def _tokens_of(
+def _make_word_tokenizer(
     tokenize: Tokenizer,
 ) -> Callable[[str], tuple[tuple[str, ...], slice, tuple[slice, ...]]]:
-    """Tokenizes a word or a region, word by word, and remembers what it found: the last fields of `Word`."""
+    """Return a function with a cache that returns the last fields of the `Word` for a word or a region."""
 
     @lru_cache(maxsize=1 << 16)
     def tokens_of(region: str) -> tuple[tuple[str, ...], slice, tuple[slice, ...]]:
         found: list[str] = []
         parts = []
         for word in region.split():
-            own = tokenize(word)
-            bare = bare_tokens(own)
+            of_word = tokenize(word)
+            bare = bare_tokens(of_word)
             parts.append(slice(len(found) + bare.start, len(found) + bare.stop))
-            found += own
+            found += of_word
         tokens = tuple(found)
         if not tokens:
             raise DataError(
@@ -109,7 +110,7 @@ def _tokens_of(
 def sentence_starts(words: Sequence[str], split: Split) -> list[bool]:
     """Return which words of a line begin a sentence: the first, and with ``"sentences"`` those after . ! ? and …
 
-    A full stop ends no sentence after an initial or a common abbreviation, and none where a lower-case word follows.
+    A full stop does not end a sentence after an initial or a common abbreviation, or before a lower-case word.
     """
     starts = [i == 0 for i in range(len(words))]
     if split == "sentences":
@@ -122,7 +123,7 @@ def sentence_starts(words: Sequence[str], split: Split) -> list[bool]:
 
 
 def bare_tokens(tokens: Sequence[str]) -> slice:
-    """Return which tokens of a word are not punctuation attached to its ends; all if nothing else is there."""
+    """Return the tokens of a word without punctuation at its ends; all if they are all punctuation."""
     first, last = 0, len(tokens)
     while first < last and _is_attached(tokens[first]):
         first += 1
@@ -134,7 +135,7 @@ def bare_tokens(tokens: Sequence[str]) -> slice:
 
 
 def bare_length(word: str) -> int:
-    """Return the characters of a word without the punctuation at its ends; all if nothing else is there."""
+    """Return the number of characters of a word without punctuation at its ends; all if they are all punctuation."""
     attached = [_is_attached(character) for character in word]
     if all(attached):
         return len(word)
@@ -143,7 +144,7 @@ def bare_length(word: str) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def _is_attached(token: str) -> bool:
-    """Whether a token is punctuation that does not count as part of a word."""
+    """Return whether a token is punctuation that does not count as part of a word."""
     return all(
         c in "`´" or (unicodedata.category(c)[0] == "P" and c not in _NOT_ATTACHED) for c in token
     )
