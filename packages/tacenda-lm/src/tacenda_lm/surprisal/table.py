@@ -26,18 +26,7 @@ _ROWS_PER_BLOCK = 1 << 14  # written at a time
 _LN2 = math.log(2)
 _MAX_PREVIOUS = 1000  # words before; there are five columns for each
 #: Endings of files that are not plain text.
-_NOT_PLAIN_TEXT = (
-    ".gz",
-    ".bz2",
-    ".xz",
-    ".zst",
-    ".zip",
-    ".xls",
-    ".xlsx",
-    ".xlsm",
-    ".ods",
-    ".parquet",
-)
+_BINARY = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")
 
 #: Numbers with a mask over what is missing.
 Numbers: TypeAlias = np.ma.MaskedArray[Any, Any]
@@ -155,10 +144,8 @@ class SurprisalTable:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as dictionaries of Python values; missing values are None."""
         for start in range(0, len(self), _ROWS_PER_BLOCK):
-            parts = [
-                _to_list(column[start : start + _ROWS_PER_BLOCK])
-                for column in self._columns.values()
-            ]
+            block = slice(start, start + _ROWS_PER_BLOCK)
+            parts = [_to_list(column[block]) for column in self._columns.values()]
             for values in zip(*parts, strict=True):
                 yield dict(zip(self.columns, values, strict=True))
 
@@ -261,7 +248,7 @@ def check_previous(previous: int) -> None:
 
 def check_ending(file: Path) -> None:
     """Raise ConfigurationError for a file with the name of a compressed file or a spreadsheet."""
-    if file.suffix.lower() in _NOT_PLAIN_TEXT:
+    if file.suffix.lower() in _BINARY:
         raise ConfigurationError(
             f"{file} is named like a {file.suffix} file, but tables are written as plain text: choose a name that ends "
             "in .csv or .tsv"
