@@ -151,14 +151,14 @@ class TemporalFRBMSettings(FRBMSettings):
 class BoltzmannParameters(Arrays):
     """The learned arrays, all of one dtype."""
 
-    words: Float32[Array, "types features", options.weights]  # R
+    words: Float32[Array, "types features", options.BOUNDED_WEIGHTS]  # R
     # W_i, the matrix of the last word first
-    contexts: Float32[Array, "context features hidden", options.weights]
-    outputs: Float32[Array, "features hidden", options.weights]  # W_n
+    contexts: Float32[Array, "context features hidden", options.BOUNDED_WEIGHTS]
+    outputs: Float32[Array, "features hidden", options.BOUNDED_WEIGHTS]  # W_n
     # A; no rows in the plain model
-    transitions: Float32[Array, "remembered hidden", options.weights]
-    hidden_biases: Float32[Array, "hidden 1", options.weights]  # b_h
-    biases: Float32[Array, "types 1", options.weights]  # b_v
+    transitions: Float32[Array, "remembered hidden", options.BOUNDED_WEIGHTS]
+    hidden_biases: Float32[Array, "hidden 1", options.BOUNDED_WEIGHTS]  # b_h
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b_v
 
     @property
     def hidden(self) -> int:
@@ -567,7 +567,9 @@ class BoltzmannTrainer(Trainer):
         valid: Stream | None,
     ) -> None:
         tables = {name: table for name, table in parameters.items() if len(table)}
-        super().__init__(settings, tables, text, valid, sums=dict.fromkeys(tables, _INITIAL_SUM))
+        super().__init__(
+            settings, tables, text, valid, accumulators=dict.fromkeys(tables, _INITIAL_SUM)
+        )
         self.current = parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:

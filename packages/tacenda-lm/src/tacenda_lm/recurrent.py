@@ -496,7 +496,7 @@ class RecurrentTrainer(Trainer):
             before[t, restarts[t]] = 0
             self._h[...] = states[t] = step(p, before[t], read[t])
 
-        mask = dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
+        mask = draw_dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
         seen = states if mask is None else states * mask
         log_probs, d_seen = score_targets(p, seen.reshape(-1, p.width), targets, self._d_outputs)
         d_z = d_seen.reshape(states.shape)

@@ -251,7 +251,9 @@ class StateSpaceLM(StreamModel):
         source = Pieces(text, streams, advanced.piece, last, settings.epochs)
         trainer_class = RulesTrainer if by_rules else GradientTrainer
         trainer = trainer_class(settings, parameters, joint, source, held_out)
-        rate = falling_rate(settings.learning_rate, settings.epochs, source, warm=_MAX_WARMUP_STEPS)
+        rate = schedule_rate(
+            settings.learning_rate, settings.epochs, source, warm_up=_MAX_WARMUP_STEPS
+        )
         history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
@@ -285,12 +287,14 @@ class StateSpaceLM(StreamModel):
 class Parameters(Arrays):
     """The learned matrices, all of one dtype; a state has internal + inputs elements."""
 
-    transition: Float32[Array, "internal state", options.weights]  # A
-    outputs: Float32[Array, "types state", options.weights]  # B
+    transition: Float32[Array, "internal state", options.BOUNDED_WEIGHTS]  # A
+    outputs: Float32[Array, "types state", options.BOUNDED_WEIGHTS]  # B
     # C, transposed; the row of <unk> is zero
-    features: Float32[Array, "types features", options.weights]
-    biases: Float32[Array, "types 1", options.weights]  # b
-    joint: Float32[Array, "runs joint_width", options.weights]  # the vectors of runs of tokens
+    features: Float32[Array, "types features", options.BOUNDED_WEIGHTS]
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
+    joint: Float32[
+        Array, "runs joint_width", options.BOUNDED_WEIGHTS
+    ]  # the vectors of runs of tokens
     variance: float = 1.0  # the diagonal of Lambda
     exact: bool = False  # whether a token that was read corrects the state to the most probable one
 
@@ -760,13 +764,12 @@ class GradientTrainer(Trainer):
         self.source, text = source, source.text
         self._pieces = Text(text, settings.window, settings.order - 1, joint)
         shape = source.parts, self._count_carried()
-        self._carried = np.zeros(
-            shape, parameters.outputs.dtype
-        )  # the states before the next batch
+        # the states before the next batch
+        self._carried = np.zeros(shape, parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _INITIAL_SUM), "joint": settings.advanced.joint_sum}
         rest = {"before": self._carried}
-        super().__init__(settings, tables, text, valid, sums=sums, rest=rest)
+        super().__init__(settings, tables, text, valid, accumulators=sums, rest=rest)
 
     def _count_carried(self) -> int:
         """Return the number of elements of a state that the next batch needs."""
@@ -817,7 +820,7 @@ class GradientTrainer(Trainer):
             piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
         if settings.dropout:
             shape = (*piece.words.shape, self.current.outputs.shape[1])
-            keep = dropout_mask(shape, settings.dropout, rng)
+            keep = draw_dropout_mask(shape, settings.dropout, rng)
         return piece, keep
 
 
