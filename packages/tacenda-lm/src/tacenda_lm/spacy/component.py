@@ -247,9 +247,11 @@ class LanguageModelScorer(ModelComponent):
         if split == "lines" or isinstance(text, Corpus):
             resolved = resolve_tokenizer(tokenizer, nlp)
             if self.normalize == _Normalization():
-                return as_corpus(text, resolved, settings)
+                return read_corpus(text, resolved, settings)
             tokenize = get_tokenizer(resolved)
-            return as_corpus(text, lambda line: list(map(self.normalize, tokenize(line))), settings)
+            return read_corpus(
+                text, lambda line: list(map(self.normalize, tokenize(line))), settings
+            )
         if tokenizer != "spacy" or nlp is None:
             raise ConfigurationError(
                 "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one "

@@ -187,7 +187,7 @@ def _read_texts(texts: Texts, tokenize: Tokenizer, reading: _Reading) -> Iterato
             yield _Text(name, words, text.others, unsplit)
             continue
         first: list[str] = []
-        blocks = look_at(text_blocks(text, reading.encoding, reading.errors), first)
+        blocks = collect_first_lines(text_blocks(text, reading.encoding, reading.errors), first)
         blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
