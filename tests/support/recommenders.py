@@ -187,7 +187,7 @@ class AlgorithmTests:
         assert len(found[uid]) == trainset.n_items
         with pytest.raises(DataError, match="'nobody' is not in the trainset"):
             algo.top_n(3, ["nobody"])
-        with pytest.raises(ConfigurationError, match="at least one item"):
+        with pytest.raises(ConfigurationError, match="at least 1"):
             algo.top_n(0)
 
     def test_probabilities_and_deviations(self, algo: Any, testset: Testset) -> None:
