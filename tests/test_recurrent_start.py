@@ -12,6 +12,7 @@ from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
+from tacenda_embeddings.lds.smoother import solve_steady_state
 from tacenda_lm import KneserNey, RecurrentLM, lds_start
 from tacenda_lm.lds_start import LinearSystem
 from tacenda_lm.recurrent import Network, predict, run
