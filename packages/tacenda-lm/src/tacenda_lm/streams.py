@@ -37,7 +37,7 @@ _Ints = npt.NDArray[np.integer[Any]]
 
 
 class Windows(NamedTuple):
-    """Pieces of a stream, concatenated, as `tacenda.kernels.trees.context_sum` takes them."""
+    """Pieces of a stream, concatenated, as `tacenda.kernels.contexts.context_sum` takes them."""
 
     ids: Ids  # (tokens,), each piece after the ids of its context
     offsets: Offsets  # (sequences + 1,), which no context crosses
