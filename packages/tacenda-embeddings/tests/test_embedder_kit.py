@@ -10,7 +10,8 @@ import pytest
 
 from support.plugins import registered
 from tacenda.arrays import Array, Float32, take
-from tacenda.errors import NotFittedError
+from tacenda.corpus import Corpus
+from tacenda.errors import CorpusError, NotFittedError
 from tacenda.estimator import Estimator
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.testing import check_embedder
@@ -315,3 +316,8 @@ def test_a_model_that_names_another_distribution_than_its_own_is_caught():
         pytest.raises(AssertionError, match="its-own installs it"),
     ):
         check_embedder(Stray)
+
+
+def test_a_corpus_of_too_few_words_is_refused():
+    with pytest.raises(CorpusError, match="has 2 words"):
+        check_embedder(Toy, Corpus.from_sentences([["a", "b"]]))

@@ -473,7 +473,7 @@ def test_text_that_the_model_was_fitted_to_is_announced(run, write_file, tmp_pat
         (["-n", 10**23], 2, "-n"),
         (["--max-words", 10**23], 2, "--max-words"),
         (["--beam", 10**23], 2, "--beam"),
-        (["--beam", 5, "-n", 5000], 2, "--beam finds at most 1,000"),
+        (["--beam", 5, "-n", 6], 2, "--beam 5 finds at most 5 sentences, not 6"),
         (["--temperature", "1e400"], 1, "temperature must be a finite number"),
         (["--temperature", "nan"], 1, "temperature must be a finite number"),
     ],

@@ -295,7 +295,7 @@ def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
     interrupted(ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
     unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
     more = Identities.from_pairs(np.array([0]), unrated, ratings.n_users, ratings.n_items)
-    with pytest.raises(FittingError, match="of another run"):
+    with pytest.raises(FittingError, match="belongs to a different fit"):
         ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0).fit(
             ratings, identities=more, checkpoints=tmp_path
         )

@@ -192,6 +192,9 @@ def assert_not_saved(model, folder, message):
     ("config", "message"),
     [
         ({"x": float("nan")}, r"config\.x is nan"),
+        ({"x": ["\ud800"]}, r"config\.x\[0\] is .*UTF-8"),
+        ({"\ud800": 1}, r"a key of config is .*UTF-8"),
+        ({"x": 10**5000}, r"config\.x is an integer of 16,610 bits"),
         ({"x": [1, {"y": float("-inf")}]}, r"config\.x\[1\]\.y is -inf"),
         ({"x": {1: "a"}}, r"config\.x has the key 1"),
         ({"x": object()}, r"config\.x is of type object"),

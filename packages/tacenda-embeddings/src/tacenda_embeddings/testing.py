@@ -58,6 +58,8 @@ def check_embedder(
     ------
     AssertionError
         A promise is broken; the message names it.
+    CorpusError
+        The corpus has fewer than four words.
     """
     corpus = Corpus.from_sentences(sample_sentences()) if corpus is None else corpus
     sentences = _choose_sentences(corpus)
@@ -96,6 +98,8 @@ def check_embedder(
 def _choose_sentences(corpus: Corpus) -> Sentences:
     """Return sentences to transform: with known words, with unknown words, of one word, and empty."""
     words = [word for word in corpus.vocabulary.words[:40] if not word.startswith("<")]
+    if len(words) < 4:
+        raise CorpusError(f"the corpus has {len(words)} words: give one of at least 4")
     return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
 
 

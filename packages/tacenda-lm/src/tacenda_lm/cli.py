@@ -111,6 +111,7 @@ def surprisal(
     from tacenda_lm.surprisal.table import check_ending
 
     item_options = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
+    item_options["no-quotes"] = not quotes
     needing_region = [name for name, value in item_options.items() if value]
     if region is None and needing_region:
         name = needing_region[0]
@@ -388,7 +389,14 @@ def _print_perplexity(found: Perplexity) -> None:
 def generate(
     folder: common.Folder,
     context: str = Option("", help="Words that every sentence begins with."),
-    n: int = Option(5, "-n", "--n", min=1, max=1_000_000, help="Number of sentences."),
+    n: int | None = Option(
+        None,
+        "-n",
+        "--n",
+        min=1,
+        max=1_000_000,
+        help="Number of sentences. Default: 5, and with --beam no more than its width.",
+    ),
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
     seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),
     temperature: float | None = Option(
@@ -414,12 +422,14 @@ def generate(
     of_sampling = [name for name, value in options.items() if value is not None]
     if beam is not None and of_sampling:
         raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(of_sampling)}")
-    if beam is not None and n > _MAX_BEAM:
-        raise typer.BadParameter(f"--beam finds at most {_MAX_BEAM:,} sentences, not {n:,}")
+    if n is None:
+        n = 5 if beam is None else min(5, beam)
+    if beam is not None and n > beam:
+        raise typer.BadParameter(f"--beam {beam} finds at most {beam} sentences, not {n:,}")
     model = _load(folder)
     beginning = list(get_tokenizer(_choose_tokenizer(model, tokenizer))(context)) if context else []
     if beam is not None:
-        found = iter(model.beam(beginning, width=max(beam, n), n=n, max_words=max_words))
+        found = iter(model.beam(beginning, width=beam, n=n, max_words=max_words))
     else:
         rng = np.random.default_rng(seed or 0)
         sampling: dict[str, Any] = {"max_words": max_words, "k": k}

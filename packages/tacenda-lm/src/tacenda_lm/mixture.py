@@ -176,7 +176,7 @@ class Mixture(LanguageModel):
     def fit_weights(
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
-        """Fit the weights to held-out text, without changing the components.
+        """Fit the weights to held-out text, without changing the components; a component of weight 0 keeps it.
 
         Parameters
         ----------
@@ -489,9 +489,8 @@ class AdaptiveMixture(Mixture):
             scores, begins = self._score_text(text, context, marks)
             fixed = fit_weights(scores, self._weights)
             used = fixed > 0
-            evidence = _weigh_evidence(scores)[
-                used
-            ]  # relative to all components, as in predictions
+            # relative to all components, as in predictions
+            evidence = _weigh_evidence(scores)[used]
             fits = [
                 _fit_with_memory(scores[used], evidence, begins, fixed[used], memory)
                 for memory in _MEMORIES_TRIED

@@ -153,6 +153,7 @@ def test_the_seed_decides_and_nothing_else(rule):
         {"vectors": np.full((9, 2), np.nan)},
         {"weights": np.zeros(9)},
         {"weights": np.ones(8)},
+        {"weights": np.full(9, np.inf)},
     ],
 )
 def test_arguments_out_of_range_are_refused(wrong):

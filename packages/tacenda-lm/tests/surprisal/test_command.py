@@ -178,7 +178,8 @@ def test_a_note_names_the_option(run, saved, write_file):
 
 
 @pytest.mark.parametrize(
-    "option", [["--words"], ["--delimiter", ";"], ["--sentence", "s"], ["--item", "item"]]
+    "option",
+    [["--words"], ["--delimiter", ";"], ["--sentence", "s"], ["--item", "item"], ["--no-quotes"]],
 )
 def test_an_option_of_items_without_a_region_is_wrong_usage(refused, saved, story, option):
     assert f"{option[0]} needs --region" in refused("surprisal", saved, story, *option, status=2)

@@ -177,7 +177,7 @@ def _arrays(alter):
 )
 def test_a_damaged_checkpoint_gets_a_clear_error(damage, models, saved):
     damage(saved)
-    with pytest.raises(FittingError, match="start afresh with resume=False"):
+    with pytest.raises(FittingError, match="start over with resume=False"):
         resume(models, saved)
 
 

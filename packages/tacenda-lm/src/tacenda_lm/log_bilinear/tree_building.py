@@ -110,7 +110,7 @@ def build_tree(
                 "the vectors of a tree must be finite: they contain NaN or infinity"
             )
     w = np.ones(n_words, np.float32) if weights is None else np.asarray(weights, np.float32)
-    if w.shape != (n_words,) or not (w > 0).all():
+    if w.shape != (n_words,) or not (np.isfinite(w) & (w > 0)).all():
         raise ConfigurationError(
             f"the weights of a tree must be positive numbers of the shape ({n_words},): one for each word"
         )

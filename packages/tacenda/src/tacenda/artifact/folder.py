@@ -50,6 +50,7 @@ MAX_BYTES = store.LARGEST_JSON
 
 _FORMAT = "tacenda artifact"
 _MAGIC = b"TACENDA\x01"
+_MAX_BITS = 10_000  # of an integer: Python reads no decimal of more than 4,300 digits
 _MAX_DEPTH = 8  # of nested models, because a hostile or cyclic artifact may be nested endlessly
 _TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
 #: A larger mapped file is read where it is used, so its sha256 is compared only if `read` is asked to.
@@ -539,12 +540,13 @@ def _copy_json(value: Any, where: str) -> Any:
     """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
 
     Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
-    text, and objects.
+    text, integers of more than 4,000 digits, text that UTF-8 cannot encode, and objects.
     """
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise ArtifactError(f"{where} has the key {key!r}: keys must be text")
+            _copy_json(key, f"a key of {where}")
         return {key: _copy_json(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_copy_json(item, f"{where}[{i}]") for i, item in enumerate(value)]
@@ -552,6 +554,15 @@ def _copy_json(value: Any, where: str) -> Any:
         value = value.item()
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
         raise ArtifactError(f"{where} is {value!r}, which JSON cannot hold: use None or a text")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ArtifactError(
+                f"{where} is {value!a:.80}, which UTF-8 cannot encode: use other text"
+            ) from None
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise ArtifactError(f"{where} is an integer of {value.bit_length():,} bits: use a text")
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise ArtifactError(f"{where} is of type {type(value).__name__}: only JSON values can be saved")

@@ -66,7 +66,7 @@ class Download:
     def __post_init__(self) -> None:
         """Refuse what could not be fetched safely."""
         if not self.urls or any(urlsplit(u).scheme not in {"http", "https"} for u in self.urls):
-            raise DataError(f"the addresses {self.urls} must be http or https, one at least")
+            raise DataError(f"give at least one http or https address, not {self.urls}")
         object.__setattr__(self, "filename", self.filename or self.urls[0].rpartition("/")[2])
         if not _FILENAME.match(self.filename):
             raise DataError(f"the file name {self.filename!r} must be plain: letters, digits, .+_-")

@@ -163,15 +163,20 @@ class CheckpointFolder:
     def find(self, resume: Resume) -> Checkpoint | None:
         """Return the checkpoint to go on from, or None to start from the beginning.
 
-        Raises FittingError for a folder that another fit keeps, and for the checkpoint of another fit, which it tells
-        from this one.
+        Raises FittingError for a folder that another fit keeps, for the checkpoint of a different fit, for files that
+        cannot be removed, and with ``resume=True`` if there is no checkpoint.
         """
         if self.folder.is_dir():
             self.claim()
         if resume is False:
-            self.manifest.unlink(missing_ok=True)
-            if self.folder.is_dir():
-                store.sweep(self.folder, (), _ARRAY_FILE.fullmatch)
+            try:
+                self.manifest.unlink(missing_ok=True)
+                if self.folder.is_dir():
+                    store.sweep(self.folder, (), _ARRAY_FILE.fullmatch)
+            except OSError as error:
+                raise FittingError(
+                    f"the checkpoint in {self.folder} cannot be removed ({describe(error)}): use another folder"
+                ) from error
         if not self.manifest.exists():
             if resume is True:
                 raise FittingError(
@@ -181,19 +186,19 @@ class CheckpointFolder:
         saved, wanted = self.read(), json.loads(json.dumps(self._identity))
         details = []
         for key in sorted({*saved.identity, *wanted}):
-            a, b = saved.identity.get(key), wanted.get(key)
-            if a == b:
+            before, now = saved.identity.get(key), wanted.get(key)
+            if before == now:
                 continue
-            if isinstance(a, dict) and isinstance(b, dict):
-                names = sorted(n for n in {*a, *b} if a.get(n) != b.get(n))
-                inner = ", ".join(f"{n}: {a.get(n)} -> {b.get(n)}" for n in names)
+            if isinstance(before, dict) and isinstance(now, dict):
+                names = sorted(n for n in {*before, *now} if before.get(n) != now.get(n))
+                inner = ", ".join(f"{n}: {before.get(n)} -> {now.get(n)}" for n in names)
                 details.append(f"{key} ({inner})")
             else:
-                details.append(f"{key} ({a} -> {b})")
+                details.append(f"{key} ({before} -> {now})")
         if details:
             raise FittingError(
-                f"the checkpoint in {self.folder} is of another run: {'; '.join(details)} differ; "
-                "use another folder, or remove this one, or start afresh with resume=False"
+                f"the checkpoint in {self.folder} belongs to a different fit, in which {'; '.join(details)} differ "
+                "(there -> here): use another folder, or remove this one, or start over with resume=False"
             )
         return saved
 
@@ -230,5 +235,5 @@ class CheckpointFolder:
 
     def _damage_error(self, what: str) -> FittingError:
         return FittingError(
-            f"the checkpoint {self.manifest} {what}; remove its folder, or start afresh with resume=False"
+            f"the checkpoint {self.manifest} {what}; remove its folder, or start over with resume=False"
         )
