@@ -28,7 +28,7 @@ def test_listing_imports_neither_plugins_nor_anything_heavy(site):
         print(sorted(heavy & set(sys.modules)))
         print(sorted(m for m in sys.modules if m.startswith("tacenda")))
         """)
-    ours = ["tacenda", "tacenda.errors", "tacenda.forks", "tacenda.plugins"]
+    ours = ["tacenda", "tacenda.errors", "tacenda.forks", "tacenda.lazy", "tacenda.plugins"]
     assert out.splitlines() == ["[]", str(ours)]
 
 
@@ -137,8 +137,8 @@ def test_our_commands_keep_their_names_whoever_else_claims_them(site):
     site.install("a-rival", "[tacenda.commands]\nlm = a_rival:app\n", a_rival=COMMANDS)
     site.install("another", "[tacenda.commands]\nnew = another:app\n", another=COMMANDS)
     out = site.python("""
-        from tacenda.cli.main import _lazy_commands
-        found = _lazy_commands(frozenset(), 0)
+        from tacenda.cli.main import _make_lazy_commands
+        found = _make_lazy_commands(frozenset(), 0)
         print("lm" in found, "lm@tacenda-lm" in found, "lm@a-rival" in found, "new" in found)
         print(found["lm"].help)
         """)

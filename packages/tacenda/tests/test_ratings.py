@@ -103,7 +103,7 @@ def test_ratings_off_the_scale_are_refused_by_name():
 
 @pytest.mark.parametrize("scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5)])
 def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
-    with pytest.raises(DataError, match=r"the rating scale .* is empty or without end; give"):
+    with pytest.raises(DataError, match=r"the rating scale .* is empty or infinite; give"):
         Ratings.from_triples(TRIPLES, scale=scale)
 
 

@@ -96,7 +96,9 @@ def test_more_epochs_may_follow_where_they_do_not_change_the_rates(ratings, tmp_
 
 def test_rates_that_fall_by_the_number_of_epochs_do_not_go_on_with_more(ratings, tmp_path):
     PMF(n_factors=4, n_epochs=5, random_state=0).fit(ratings, checkpoints=tmp_path / "c")
-    with pytest.raises(FittingError, match=r"a different fit, in which configuration \(decay: .* differ"):
+    with pytest.raises(
+        FittingError, match=r"a different fit, in which configuration \(decay: .* differ"
+    ):
         PMF(n_factors=4, n_epochs=9, random_state=0).fit(ratings, checkpoints=tmp_path / "c")
 
 

@@ -84,7 +84,7 @@ def test_what_is_unknown_is_refused(model, ratings):
         model.explain("nobody", iid)
     with pytest.raises(DataError, match="not in the trainset"):
         model.explain(uid, "nothing")
-    with pytest.raises(ConfigurationError, match="at least one"):
+    with pytest.raises(ConfigurationError, match="at least 1"):
         model.explain(uid, iid, n=0)
 
 

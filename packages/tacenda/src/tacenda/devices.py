@@ -120,7 +120,7 @@ def require_torch(task: str, distribution: str) -> None:
     except ImportError as error:
         raise PluginUnavailableError(
             f"{task} needs torch ({error}), using a fitted model does not: install it with "
-            f'pip install "{distribution}"'
+            f"pip install '{distribution}'"
         ) from error
 
 

@@ -72,14 +72,14 @@ def another_kind(models):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda its: {"data": other_data(its)}, r"another run: data .* resume=False"),
-        (lambda its: {"data": source(its, seed=1)}, "another run: data"),
+        (lambda its: {"data": other_data(its)}, r"a different fit, in which data .* resume=False"),
+        (lambda its: {"data": source(its, seed=1)}, "a different fit, in which data"),
         (lambda its: {"identity": {"width": 7}}, r"configuration \(width: None -> 7\)"),
         (
             lambda its: {"settings": its.settings(learning_rate=Schedule(0.3))},
             r"settings \(learning_rate",
         ),
-        (lambda its: {"model": another_kind(its)}, "another run: model"),
+        (lambda its: {"model": another_kind(its)}, "a different fit, in which model"),
         (lambda its: {"model": its.SoftmaxRegression(width=6)}, "does not fit this model"),
     ],
     ids=["data", "order of batches", "configuration", "schedule", "kind of model", "shape"],

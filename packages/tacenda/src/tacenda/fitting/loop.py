@@ -431,7 +431,7 @@ class FitLoop:
                 raise
             raise FittingError(
                 f"the checkpoint does not fit this model ({describe(error)}); remove its folder, or start "
-                "afresh with resume=False"
+                "over with resume=False"
             ) from error
         self._earlier = self.history.seconds
         self.learning_rate = math.nan if rate is None else rate
