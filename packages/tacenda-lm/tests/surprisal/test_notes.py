@@ -111,6 +111,10 @@ def test_unknown_words_next_to_apostrophes_are_not_taken_for_other_cuts():
         assert cut_note(own, given) is None
 
 
+def test_a_written_unk_next_to_an_apostrophe_is_not_another_cut():
+    assert cut_note("the <unk> 's tail", "<unk> 's tail") is None
+
+
 def test_text_in_the_characters_of_the_model_has_no_note(model):
     assert spelling_note(model, "\n".join([*LINES, "a zebra's caf\u00e9"])) is None
 

@@ -157,7 +157,7 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
             (start, start + 2)
             for i in np.flatnonzero(~text.known).tolist()
             for start in (i - 1, i)
-            if 0 <= start < len(tokens) - 1
+            if tokens[i] not in vocabulary and 0 <= start < len(tokens) - 1
         }
         for start, end in spans:
             cut = tokens[start:end]
