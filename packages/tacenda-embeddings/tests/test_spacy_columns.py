@@ -6,6 +6,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from support.pipelines import add
+from tacenda.errors import ConfigurationError
 
 TEXT = "the cat saw a dog"
 
@@ -113,3 +114,23 @@ def test_restoring_replaces_a_tensor_of_another_width(toy):
     doc.tensor = np.ones((5, 3), "f")
     component.restore([doc])
     np.testing.assert_array_equal(doc.tensor, toy.transform([TEXT.split()])[0])
+
+
+def test_appending_to_columns_of_other_tokens_is_refused(toy, wide):
+    nlp = spacy.blank("en")
+    add(nlp, "first", toy, target="merged_columns")
+    second = add(nlp, "second", wide, mode="append", target="merged_columns")
+    doc = nlp.get_pipe("first")(nlp.make_doc(TEXT))
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[:2])
+    with pytest.raises(ConfigurationError, match=r"merged_columns has rows for 5 tokens .* has 4:"):
+        second(doc)
+
+
+def test_own_columns_of_other_tokens_are_replaced(wide):
+    nlp = spacy.blank("en")
+    add(nlp, "only", wide, mode="append", target="own_columns")
+    doc = nlp(TEXT)
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[:2])
+    assert nlp(doc)._.own_columns.shape == (4, 14)

@@ -172,13 +172,9 @@ def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool
         if notes.supply(doc, source):
             array = get_vectors(doc, source)
     if array is None:
-        unfit = _read_array(doc, source)
+        unfit = read_array(doc, source)
         if unfit is not None and unfit.ndim == 2:
-            _fail(
-                f"{place} has rows for {len(unfit)} tokens where the document has {len(doc)}: tokens were "
-                "merged or split since, so move the component that does this before the embedding component, or "
-                "after the one that reads the vectors"
-            )
+            _fail(f"{place} {format_misfit(doc, unfit)}, or after the one that reads the vectors")
         _fail(
             f"{place} holds no vectors for a document of {len(doc)} tokens: add the embedding component, or move it, "
             "before the one that reads it, and in training list it in [training] annotating_components "
@@ -208,7 +204,7 @@ def compute_scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
 
 def get_vectors(doc: Doc, source: str) -> Any:
     """Return the vectors of a document in ``Doc.tensor`` or an extension (n_tokens, width); None if it has none."""
-    array = _read_array(doc, source)
+    array = read_array(doc, source)
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
         return None
     return array
@@ -261,7 +257,7 @@ class _Notes:
         return _Notes, (dict(self.written),)  # a copy has not been initialized
 
 
-def _read_array(doc: Doc, source: str) -> Any:
+def read_array(doc: Doc, source: str) -> Any:
     """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set."""
     if source == "tensor":
         return doc.tensor
@@ -274,6 +270,14 @@ def _read_array(doc: Doc, source: str) -> Any:
 def format_target(source: str) -> str:
     """Return the name of a target or source in spaCy's pipeline analysis."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
+
+
+def format_misfit(doc: Doc, array: Any) -> str:
+    """Return what is wrong with an array whose rows do not fit the tokens, and what to do about it."""
+    return (
+        f"has rows for {len(array)} tokens where the document has {len(doc)}: tokens were merged or split since, so "
+        "move the component that does this before the embedding component"
+    )
 
 
 def _fail(message: str) -> NoReturn:

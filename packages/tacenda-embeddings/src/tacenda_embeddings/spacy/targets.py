@@ -7,7 +7,12 @@ from spacy.tokens import Doc
 from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings.spacy.doc_tensor import get_vectors
+from tacenda_embeddings.spacy.doc_tensor import (
+    format_misfit,
+    format_target,
+    get_vectors,
+    read_array,
+)
 
 
 class Target:
@@ -67,9 +72,19 @@ class Target:
         return stop - start == width
 
     def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
-        """Return the existing columns and ours: after them, or instead of our earlier ones."""
+        """Return the existing columns and ours: after them, or instead of our earlier ones.
+
+        Raises ConfigurationError if columns of others do not fit the tokens.
+        """
         present = get_vectors(doc, self.name)
         if present is None:
+            unfit = read_array(doc, self.name)
+            if (
+                unfit is not None
+                and unfit.ndim == 2
+                and set(self._read_columns(doc, unfit.shape[1])) != {owner}
+            ):
+                raise ConfigurationError(f"{format_target(self.name)} {format_misfit(doc, unfit)}")
             present = rows[:, :0]
         n_columns = present.shape[1]
         columns = self._read_columns(doc, n_columns)
