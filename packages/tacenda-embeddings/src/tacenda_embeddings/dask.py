@@ -35,7 +35,7 @@ _NO_IDS = np.empty(0, np.int32)
 
 
 def count_lags(
-    corpus: ClusterCorpus, n_lags: int = 7, *, scratch: str | os.PathLike[str] | None = None
+    corpus: ClusterCorpus, n_lags: int = N_LAGS, *, scratch: str | os.PathLike[str] | None = None
 ) -> LaggedCounts:
     """Count a text on the cluster that holds it.
 
@@ -116,9 +116,7 @@ def _count(
     if not lags:  # a part without a sentence
         lags = [Counts(np.zeros(len(vocabulary) + 1, np.int64), _NO_IDS, _NO_IDS)] * n_lags
     # copied, so that the whole matrices can be freed
-    pieces = [Counts(*map(np.array, lag.rows(*block))) for lag in lags for block in blocks]
-    del lags
-    return pieces
+    return [Counts(*map(np.array, lag.rows(*block))) for lag in lags for block in blocks]
 
 
 def _find_last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:

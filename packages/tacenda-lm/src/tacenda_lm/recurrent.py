@@ -248,7 +248,7 @@ def score_targets(
     """Return natural log p(w_t | h_t) of the targets (tokens,), and the gradient of minus their sum by the states.
 
     ``states`` (tokens, width) are the h_t, after dropout. ``gradient``, with the shape of ``p.outputs``, is overwritten
-    with the gradient by C and b; if it is None, the gradient by the states is empty.
+    with the gradient by C and b if there is at least one token; if it is None, the gradient by the states is empty.
     """
     log_probs = np.empty(len(states), states.dtype)
     d_states = np.empty((0 if gradient is None else len(states), p.width), states.dtype)

@@ -123,10 +123,10 @@ def append_column(matrix: Array, value: float) -> Array:
 
 
 def merge_rows(ids: Array, *arrays: Array) -> tuple[Array, list[Array]]:
-    """Return the distinct ids in ascending order, and the sums of the rows of each, added in their order.
+    """Return the distinct ids in ascending order, and the sums of the rows of each.
 
-    ``ids`` (rows,) are integers, and the arrays (rows, ...) are on their device. No atomics are used, so sums are the
-    same in every run.
+    ``ids`` (rows,) are integers, and the arrays (rows, ...) are on their device. The order of the additions depends on
+    the shapes only, so sums are the same in every run.
     """
     if not len(ids):
         return ids, [array[:0] for array in arrays]

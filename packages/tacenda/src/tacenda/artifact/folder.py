@@ -79,7 +79,8 @@ class Artifact:
         numpy arrays of bool, integers or float16/32/64, by name.
     figures
         Measured results, each with its protocol, such as
-        ``{"measure": "perplexity", "value": 123.4, "protocol": "..."}``.
+        ``{"measure": "perplexity", "value": 123.4, "protocol": "..."}``, or the course of a fit (`History.figure`),
+        which has the keys ``name``, ``criterion`` and ``best`` instead.
     fitted_on
         Facts about the training data, in JSON values.
     nested
