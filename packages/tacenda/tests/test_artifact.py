@@ -218,6 +218,8 @@ def test_what_json_cannot_hold_is_refused(tmp_path, config, message):
         ({"x": [1, 2]}, r"array 'x' is a builtins.list: convert it to a numpy array"),
         ({"__metadata__": np.ones(1)}, "cannot name an array"),
         ({"": np.ones(1)}, "cannot name an array"),
+        ({"x#y": np.ones(1)}, "without '#'"),
+        ({"x#": np.ones(1)}, "without '#'"),
     ],
 )
 def test_arrays_of_other_kinds_are_refused_by_name(tmp_path, arrays, message):

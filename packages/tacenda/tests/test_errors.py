@@ -39,6 +39,7 @@ def test_errors_survive_pickling():
     error = pickle.loads(pickle.dumps(ArtifactError("\x1b" + "x" * 5000)))  # noqa: S301
     assert type(error) is ArtifactError
     assert len(str(error)) < 900
+    assert str(error) == str(ArtifactError("\x1b" + "x" * 5000))
 
 
 class _Owner:

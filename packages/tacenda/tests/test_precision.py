@@ -68,6 +68,13 @@ def test_other_doubles_are_rounded_to_float32_unless_they_are_too_large():
     np.testing.assert_array_equal(again["large"], large)
 
 
+def test_a_large_double_stays_where_another_is_not_finite():
+    mixed = np.array([np.nan, np.inf, 1e300])
+    np.testing.assert_array_equal(restore(compact({"x": mixed}, (), "int8"))[0]["x"], mixed)
+    small = np.array([np.nan, 1.0])
+    assert compact({"x": small}, (), "int8")["x#f8"].dtype == np.float32
+
+
 def test_what_is_neither_table_nor_wide_stays():
     arrays = {
         "flags": np.array([True, False]),
@@ -93,6 +100,12 @@ def test_the_precision_of_stored_arrays_is_known():
 def test_no_table_of_what_is_no_number(value, precision):
     with pytest.raises(ArtifactError, match="'t' holds NaN or infinite"):
         compact({"t": np.array([[1.0, value]])}, {"t"}, precision)
+
+
+@pytest.mark.parametrize("precision", ["int8", "float16"])
+def test_numbers_beyond_float32_are_refused(precision):
+    with pytest.raises(ArtifactError, match="'t' holds numbers beyond float32"):
+        compact({"t": np.array([[1e300]])}, {"t"}, precision)
 
 
 def test_numbers_beyond_float16_are_refused_and_int8_is_named():

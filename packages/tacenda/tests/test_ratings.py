@@ -86,8 +86,9 @@ def test_duplicates_are_an_error_or_the_last_one_counts():
     r = Ratings.from_triples(rows, duplicates="last")
     assert as_dict(r)["al", "x"] == 4.0
     assert len(r) == 4
-    with pytest.raises(DataError, match="'error' or 'last'"):
-        Ratings.from_triples(rows, duplicates="first")
+    for triples in (rows, [("al", "x", 2.0)]):
+        with pytest.raises(DataError, match="'error' or 'last'"):
+            Ratings.from_triples(triples, duplicates="first")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -299,8 +300,60 @@ def test_ids_that_would_make_all_others_wide_are_refused():
     long = "x" * 1001
     with pytest.raises(DataError, match="user id number 2 has 1,001 characters"):
         number_ids(["a", long], "user")
-    with pytest.raises(DataError, match="1,001 characters"):
-        IdIndex(["a", long], "item")
+    for raw in (["a", long], np.array(["a", long])):
+        with pytest.raises(DataError, match="item id number 2 has 1,001 characters"):
+            IdIndex(raw, "item")
+        with pytest.raises(DataError, match="item id number 2 has 1,001 characters"):
+            number_ids(raw, "item")
+    wide = np.array(["b", "a"], f"U{len(long)}")
+    assert number_ids(wide, "user")[0].raw.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda ids: np.array(ids, object)])
+def test_ids_of_bytes_are_refused(kind):
+    for index in (number_ids, IdIndex):
+        with pytest.raises(DataError, match=r"user id number 1 is bytes, b'a': decode"):
+            index(kind([b"a", b"b"]), "user")
+
+
+@pytest.mark.parametrize("kind", [list, lambda ids: np.array(ids, object)])
+def test_ids_that_numpy_would_shorten_are_refused(kind):
+    for index in (number_ids, IdIndex):
+        with pytest.raises(DataError, match=r"user id number 2, .* ends in a null character"):
+            index(kind(["a", "a\0"]), "user")
+    assert number_ids(kind(["a\0b"]), "user")[0].raw.tolist() == ["a\0b"]
+
+
+def test_integers_in_an_array_of_objects_are_numbered_by_value():
+    index, numbers = number_ids(np.array([10, 9, 100], object), "user")
+    assert index.raw.tolist() == ["9", "10", "100"]
+    assert numbers.tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((["a\nb", "c"], ["x", "y"]), (["a", "b\nc"], ["x", "y"])),
+        ((["a", "b"], ["x\0", "y"]), (["a", "b\0"], ["x", "y"])),
+        ((["a", "b"], ["x", "\ud800"]), (["a", "b"], ["x", "\ud801"])),
+    ],
+)
+def test_the_fingerprint_tells_ids_apart(one, other):
+    found = []
+    for users, items in (one, other):
+        ids = IdIndex([], "user"), IdIndex([], "item")
+        for index, raw in zip(ids, (users, items), strict=True):
+            index.raw = np.array(raw, object)  # also ids that an index refuses
+        found.append(Ratings([0, 1], [0, 1], [1, 2], *ids).fingerprint)
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.29, 0.57, 0.7])
+def test_the_last_share_of_the_ratings_is_exact(fraction):
+    for n in (10, 90, 100):
+        ratings = Ratings.from_arrays(["u"] * n, list(range(n)), np.ones(n))
+        _, test = split_last(ratings, np.arange(n), fraction)
+        assert len(test) == round(fraction * 100) * n // 100
 
 
 def test_another_encoding_can_be_named(write_file):

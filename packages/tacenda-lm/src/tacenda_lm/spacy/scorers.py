@@ -26,7 +26,8 @@ def score_documents(
 
     Returns
     -------
-    These metrics, whose names begin with the ``prefix`` of the component; they are None if nothing was scored:
+    These metrics, whose names begin with the ``prefix`` of the component; if nothing was scored, ``lm_tokens`` is 0 and
+    the others are None:
 
     * ``lm_perplexity``, ``lm_perplexity_without_oov``
     * ``lm_logprob_per_token``: a natural logarithm, higher is better; give it a weight to choose pipelines by it

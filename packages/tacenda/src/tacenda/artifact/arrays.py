@@ -52,9 +52,14 @@ def check(arrays: Mapping[str, Any]) -> dict[str, Array]:
     """
     ready: dict[str, Array] = {}
     for name, array in arrays.items():
-        if not isinstance(name, str) or not name or name == "__metadata__":
+        _, mark, form = name.rpartition(_MARK) if isinstance(name, str) else ("", "", "")
+        if (
+            not isinstance(name, str)
+            or name in ("", "__metadata__")
+            or (mark and form not in _FORMS)
+        ):
             raise ArtifactError(
-                f"{name!r} cannot name an array: use a text other than '__metadata__'"
+                f"{name!r} cannot name an array: use a text without {_MARK!r} other than '__metadata__'"
             )
         if not isinstance(array, np.ndarray):
             kind = f"{type(array).__module__}.{type(array).__qualname__}"
@@ -170,6 +175,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "f8": np.dtype(np.float64),
     "i8": np.dtype(np.int64),
 }
+_FORMS = {*_TYPES, "rows", "scales", "steps"}
 _INT8_MAX = 127
 _UNUSED_SCALE_BITS = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
 _ZERO_BELOW = 1e-30  # rows of smaller numbers are rows of zeros
@@ -182,10 +188,11 @@ def compact(
 
     ``tables`` names those that are tables (rows, columns) of float32 or float64 that bear to be rounded. With
     ``"int8"`` a number of a table takes 8 bits, and a row a scale more; the error is at most 1/254 of the row's largest
-    number. With ``"float16"`` it takes 16 bits; the error is at most 1/2,048 of the number. Tables come back as
-    float32; other float64 arrays were rounded to float32; integers are what they were.
+    number, or 1e-30, because rows of smaller numbers become zeros. With ``"float16"`` it takes 16 bits; the error is at
+    most 1/2,048 of the number, or 3e-8 for numbers below 6.1e-5. Tables come back as float32; other float64 arrays were
+    rounded to float32, unless one of their numbers is beyond it; integers are what they were.
 
-    Raises ArtifactError if a table holds a number that float16 cannot hold, or NaN or infinity.
+    Raises ArtifactError if a table holds a number that float16 or float32 cannot hold, or NaN or infinity.
     """
     found: dict[str, Array] = {}
     for name, array in arrays.items():
@@ -252,9 +259,12 @@ def restore(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], Precision]:
 
 
 def _finite(name: str, table: Array) -> npt.NDArray[np.float32]:
-    narrow = table.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):
+        narrow = table.astype(np.float32, copy=False)
     if not np.isfinite(narrow).all():
-        raise ArtifactError(f"the table {name!r} holds NaN or infinite values")
+        is_large = np.isfinite(table).all()
+        held = "numbers beyond float32" if is_large else "NaN or infinite values"
+        raise ArtifactError(f"the table {name!r} holds {held}")
     return narrow
 
 
@@ -262,7 +272,7 @@ def _narrow(name: str, array: Array) -> dict[str, Array]:
     if array.dtype == np.float64:
         with np.errstate(over="ignore"):
             narrow = array.astype(np.float32)
-        fits = np.isfinite(narrow).all() or not np.isfinite(array).all()
+        fits = np.array_equal(np.isfinite(narrow), np.isfinite(array))
         return {f"{name}{_MARK}f8": narrow} if fits else {name: array}
     if array.dtype != np.int64 or array.size == 0:
         return {name: array}

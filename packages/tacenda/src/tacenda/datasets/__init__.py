@@ -2,7 +2,8 @@
 
 ``locate(name)`` finds a dataset in the folder that ``TACENDA_DATA`` names or in the cache; ``fetch(name)`` downloads it
 into the cache from its official address. The modules `conllu`, `columns`, `treebank` and `word_similarity` read file
-formats; `synthetic_text` and `synthetic_ratings` generate data with known parameters.
+formats; `synthetic_text` and `synthetic_ratings`, which must be imported as modules, generate data with known
+parameters.
 """
 
 from tacenda.datasets import columns, conllu, treebank, word_similarity

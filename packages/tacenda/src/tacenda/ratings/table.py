@@ -30,11 +30,12 @@ LONGEST_ID = 1_000
 class IdIndex:
     """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
 
-    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice.
+    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice, is
+    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, or consists of bytes.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
-        self.raw: NDArray[np.str_] = _as_strings(raw)
+        self.raw: NDArray[np.str_] = _as_strings(raw, what)
         self.what = what
         if len(np.unique(self.raw)) != len(self.raw):
             values, counts = np.unique(self.raw, return_counts=True)
@@ -73,28 +74,46 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 
     The numbering depends on the set of ids alone, not on the order of the rows.
     """
+    raw = _unpack(raw)
     if isinstance(raw, list | tuple):
-        _check_lengths(raw, what)
+        _check_ids(raw, what)
     array = np.asarray(raw)
     if array.dtype.kind == "f":
         raise DataError(f"{what} ids are floats; give integers or strings")
     if array.dtype.kind not in "iuU":
-        array = _as_strings(raw)
+        array = _as_strings(raw, what)
     if array.ndim != 1:
         raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
     values, numbers = np.unique(array, return_inverse=True)
     return IdIndex(values, what), numbers.astype(np.int32)
 
 
-def _as_strings(raw: Iterable[object]) -> NDArray[np.str_]:
+def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
+    raw = _unpack(raw)
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
-    return np.array(_check_lengths([str(value) for value in raw], "raw"), dtype=np.str_)
+    ids = [value if isinstance(value, bytes) else str(value) for value in raw]
+    return np.array(_check_ids(ids, what), dtype=np.str_)
 
 
-def _check_lengths(raw: Sequence[Any], what: str) -> Sequence[Any]:
-    """Return the ids. Raises DataError for one that is longer than `LONGEST_ID`."""
+def _unpack(raw: Any) -> Any:
+    """Return ids as a list if they are an array of objects, or of strings so wide that one may be too long."""
+    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
+    if isinstance(array, np.ndarray) and array.ndim:
+        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_ID
+        return array.tolist() if is_wide or array.dtype.kind == "O" else array
+    return raw
+
+
+def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
+    """Return the ids. Raises DataError for bytes, and for one that is too long or ends in a null character."""
     for number, raw_id in enumerate(raw, start=1):
+        if isinstance(raw_id, bytes):
+            raise DataError(f"{what} id number {number} is bytes, {raw_id[:40]!r}: decode the ids")
+        if isinstance(raw_id, str) and raw_id.endswith("\0"):
+            raise DataError(
+                f"{what} id number {number}, {raw_id[:40]!r}, ends in a null character: remove it"
+            )
         if isinstance(raw_id, str) and len(raw_id) > LONGEST_ID:
             raise DataError(
                 f"{what} id number {number} has {len(raw_id):,} characters, and at most {LONGEST_ID:,} are allowed: "
@@ -140,6 +159,8 @@ class Ratings:
         scale: tuple[float, float] | None = None,
         duplicates: Duplicates = "error",
     ) -> None:
+        if duplicates not in ("error", "last"):
+            raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
         self.users, self.items = users, items
         # users and items without a rating in this table are included
         self.n_users, self.n_items = len(users), len(items)
@@ -188,8 +209,6 @@ class Ratings:
                     f"user {str(users.raw[u[at]])!r} rated item {str(items.raw[i[at]])!r} "
                     "more than once; give duplicates='last' to keep the later rating"
                 )
-            if duplicates not in ("error", "last"):
-                raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
             order = order[is_last_of_pair]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = np.append(0, np.cumsum(_counts(u, len(users))))
@@ -314,7 +333,10 @@ class Ratings:
         """A hex digest of ratings, raw ids and scale, which does not depend on the order in which they were given."""
         digest = hashlib.blake2b(repr(self.scale).encode(), digest_size=16)
         for index in (self.users, self.items):
-            digest.update("\n".join(index.raw.tolist()).encode() + b"\0")
+            digest.update(len(index).to_bytes(8, "little"))
+            for raw in index.raw.tolist():
+                encoded = raw.encode("utf-8", "surrogatepass")
+                digest.update(len(encoded).to_bytes(8, "little") + encoded)
         for array in (self.user_offsets, self.item_ids, self.values):
             digest.update(array.tobytes())
         return digest.hexdigest()
@@ -396,7 +418,8 @@ def split_last(
             f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
         )
     sizes = np.diff(ratings.user_offsets)
-    n_train = sizes - np.floor(fraction * sizes).astype(int)
+    # 0.7 * 90 is a little less than 63
+    n_train = sizes - np.floor(fraction * sizes + 1e-9).astype(int)
     test, train = _split_by_rank(ratings, times, n_train)
     return train, test
 
