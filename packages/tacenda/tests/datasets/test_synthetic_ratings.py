@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,8 @@ def test_what_is_rated_tells_about_the_user_only_if_asked_to(plain, informative)
         {"n_users": 10, "n_items": 10, "n_ratings": 34},
         {"noise": 0.0},
         {"informative": -1.0},
+        {"n_users": 1000, "n_items": 500, "n_ratings": 500},
+        {"n_users": 300, "n_items": 200, "n_ratings": 20_000, "informative": 20.0},
     ],
 )
 def test_impossible_requests_are_refused(options):
@@ -109,3 +113,12 @@ def test_impossible_requests_are_refused(options):
 def test_a_handful_of_users_and_items():
     made = synthetic_ratings.generate(3, 4, 4, rank=0)
     assert 1 <= len(made.ratings) <= 6
+
+
+def test_a_strong_preference_gives_the_ratings_or_an_error_without_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = synthetic_ratings.generate(300, 200, 900, informative=50.0)
+        with pytest.raises(ConfigurationError, match="informative=200"):
+            synthetic_ratings.generate(300, 200, 20_000, informative=200.0)
+    assert len(made.ratings) == pytest.approx(900, rel=0.01)

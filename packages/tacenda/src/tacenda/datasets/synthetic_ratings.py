@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from tacenda.errors import ConfigurationError
 from tacenda.forks import cached_property
@@ -84,12 +84,17 @@ def generate(
 ) -> SyntheticRatings:
     """Draw about ``n_ratings`` ratings (within one percent), without duplicates.
 
-    Raises ConfigurationError if more than a third of all pairs would have to be rated.
+    Raises ConfigurationError for fewer ratings than users, as each user rates an item, for more than a third of all
+    pairs, and if ``informative`` is so large that users do not like enough items.
     """
     if min(n_users, n_items, n_ratings) < 1 or rank < 0 or not noise > 0 or informative < 0:
         raise ConfigurationError(
             f"{n_users} users, {n_items} items, {n_ratings} ratings, rank {rank}, noise {noise}, informative "
             f"{informative}: numbers and noise must be positive, and none of the others negative"
+        )
+    if n_ratings < n_users:
+        raise ConfigurationError(
+            f"{n_ratings} ratings are fewer than one for each of {n_users} users; ask for more"
         )
     if 3 * n_ratings > n_users * n_items:
         raise ConfigurationError(
@@ -131,13 +136,17 @@ def generate(
         counts = np.bincount(keys // n_items - users[0], minlength=len(users))
         offsets[users + 1] = offsets[users[0]] + np.cumsum(counts)
         items[offsets[users[0]] : offsets[users[-1] + 1]] = keys % n_items
+    n = offsets[-1]
+    if n < 0.99 * n_ratings:
+        raise ConfigurationError(
+            f"users like too few items for {n_ratings} ratings with informative={informative:g}: ask for less of either"
+        )
     for users in blocks:
         span = slice(offsets[users[0]], offsets[users[-1] + 1])
         raters = np.repeat(users, np.diff(offsets[users[0] : users[-1] + 2]))
         scores = truth.scores(raters, items[span])
         scores += rng.standard_normal(len(scores), np.float32) * np.float32(noise)
         values[span] = np.floor(scores + np.float32(0.5)).clip(1.0, 5.0) if integer else scores
-    n = offsets[-1]
     user_index = IdIndex([f"u{n + 1}" for n in range(n_users)], "user")
     item_index = IdIndex([f"i{n + 1}" for n in range(n_items)], "item")
     scale = (1.0, 5.0) if integer else None
@@ -170,7 +179,7 @@ def _draw_block(
         if informative:  # the better users like what they come upon, the more likely they rate it
             taste = np.einsum("nr,nr->n", truth.user_factors[proposals], truth.item_factors[items])
             liking = taste / 0.6 + truth.item_bias[items] / 0.45
-            likely = 1.0 / (1.0 + np.exp(-informative * (liking - 0.5)))
+            likely = expit(informative * (liking - 0.5))
             accepted = rng.random(len(items)) < likely
             proposals, items = proposals[accepted], items[accepted]
         keys = np.concatenate((kept, proposals * n_items + items))
