@@ -83,6 +83,23 @@ def test_undecodable_bytes_are_located(write_file, size, monkeypatch):
     assert decode(Corpus.from_text(path, encoding="latin-1"))[2] == ["café", "au", "lait"]
 
 
+@pytest.mark.parametrize("size", [1, 5, 1 << 17])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_undecodable_bytes_of_wide_characters_are_located(write_file, encoding, size, monkeypatch):
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
+    # these characters have bytes 0x0a that end no line
+    good = "a\n\u0a0a\u0a41\u410a b".encode(encoding)
+    path = write_file("wide.txt", good + "\udc00".encode(encoding, "surrogatepass")[-2:])
+    with pytest.raises(CorpusError, match=f"line 2, byte offset {len(good)} "):
+        Corpus.from_text(path, encoding=encoding)
+
+
+@pytest.mark.parametrize("line", ["foo\r\r\n", "foo\r", "foo\n", "foo\r\n", "foo"])
+def test_a_line_of_an_iterable_ends_as_in_a_file(write_file, line):
+    path = write_file("line.txt", line.encode() + b"\n" * (not line.endswith("\n")))
+    assert list(corpus_lines.line_blocks([line])) == list(corpus_lines.read_blocks(path))
+
+
 def test_a_file_cut_within_a_character_is_an_error(write_file):
     path = write_file("cut.txt", "abc é".encode()[:-1])
     with pytest.raises(CorpusError, match="line 1, byte offset 4"):

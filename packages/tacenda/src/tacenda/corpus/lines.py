@@ -202,12 +202,15 @@ def decode_blocks(
     n_lines = n_bytes = n_tail = 0
     at_start = True
     for data in chunks:
-        pending = len(decoder.getstate()[0])
+        state = decoder.getstate()
+        pending = len(state[0])
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             bad = error.object[error.start : min(error.end, error.start + 4)]
-            line = n_lines + error.object[: error.start].count(b"\n") + 1
+            decoder.setstate(state)
+            before = decoder.decode(data[: max(error.start - pending, 0)])
+            line = n_lines + before.count("\n") + 1
             raise CorpusError(
                 f"{name} is not {encoding} at line {line}, byte offset {n_bytes - pending + error.start} "
                 f"(0x{bad.hex()}: {error.reason}){_DECODING_ADVICE}"
@@ -326,7 +329,7 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
                     f"line {number} of the text is a {type(line).__name__}, not a string; "
                     "for sentences that are tokenized already use Corpus.from_sentences"
                 )
-            block.append(line.rstrip("\r\n"))
+            block.append(line.removesuffix("\n").removesuffix("\r"))
             size += len(line)
             if size >= BLOCK_BYTES:
                 yield block
