@@ -27,6 +27,7 @@ from tacenda.arrays import (
     over,
     positive,
     take,
+    up_to,
 )
 from tacenda.errors import ArtifactError
 
@@ -195,6 +196,18 @@ def test_other_declarations(name, array):
     found.sizes = np.array(5)
     with pytest.raises(ArtifactError, match=f"the array '{name}'"):
         Odd.from_arrays(arrays | {name: array})
+
+
+def test_further_constraints_of_probabilities_do_not_replace_their_sums():
+    declared = Probabilities[Array, "n m", up_to(2.0)]
+    take({"p": np.full((2, 3), 1 / 3, "f")}, "p", declared, {})
+    with pytest.raises(ArtifactError, match="sum to one"):
+        take({"p": np.full((2, 3), 0.9, "f")}, "p", declared, {})
+
+
+def test_constraints_of_offsets_are_refused():
+    with pytest.raises(TypeError, match="Offsets take no constraints"):
+        Offsets[Array, "pieces items", ascending]
 
 
 def test_one_array_is_taken_by_its_annotation():

@@ -80,6 +80,8 @@ class Constraint(NamedTuple):
     fault: Callable[[NDArray[Any], Sizes], str | None]
     #: The largest plausible number, if not `LARGEST`.
     largest: float | None = None
+    #: Whether it replaces the constraints of the kind of array.
+    replaces: bool = False
 
 
 class below(NamedTuple):  # noqa: N801 - it reads as part of an annotation
@@ -123,7 +125,7 @@ def over(*axes: int) -> Constraint:
             return None
         return "does not hold probabilities that sum to one"
 
-    return Constraint(fault)
+    return Constraint(fault, replaces=True)
 
 
 def within(low: float, high: float) -> Constraint:
@@ -235,11 +237,13 @@ class _Kind:
         name = next((mark.name for mark in constraints if isinstance(mark, named)), None)
         conditions = [mark for mark in constraints if not isinstance(mark, named)]
         if self._offsets:
+            if conditions:
+                raise TypeError("Offsets take no constraints")
             pieces, items = dims
             dims, conditions = (f"{pieces}+1",), [Cuts(items)]
-        return Annotated[
-            array, Spec(self._kind, dims, tuple(conditions) or self._constraints, name)
-        ]
+        if not any(getattr(mark, "replaces", False) for mark in conditions):
+            conditions += self._constraints
+        return Annotated[array, Spec(self._kind, dims, tuple(conditions), name)]
 
 
 if not TYPE_CHECKING:
