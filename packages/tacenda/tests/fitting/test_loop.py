@@ -315,6 +315,17 @@ def test_history_survives_json():
 
 
 @pytest.mark.parametrize(
+    "change",
+    [{"epoch_losses": [10**400]}, {"learning_rates": [0.1, 0.1]}, {"gradient_norms": []}],
+)
+def test_a_history_that_cannot_be_is_refused(change):
+    saved = fit(Walk([1 / 3]), Sweeps(), settings(epochs=1)).as_dict()
+    assert History.from_dict(saved).as_dict() == saved
+    with pytest.raises(ValueError, match=r"too large|of 1 epochs"):
+        History.from_dict(saved | change)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"epochs": -1},

@@ -65,19 +65,23 @@ class History:
     def from_dict(cls, values: dict[str, Any]) -> History:
         """Make a history from what `as_dict` returned. Raises KeyError, TypeError, ValueError for anything else."""
         best, norms = values["best"], values["gradient_norms"]
-        found = cls(
-            epoch_losses=[float(loss) for loss in values["epoch_losses"]],
-            learning_rates=[float(rate) for rate in values["learning_rates"]],
-            gradient_norms=[None if norm is None else float(norm) for norm in norms],
-            evaluations=[Evaluation.of(evaluation) for evaluation in values["evaluations"]],
-            best=None if best is None else Evaluation.of(best),
-            steps=read_count(values["steps"]),
-            epochs=read_count(values["epochs"]),
-            stopped=str(values["stopped"]),
-            seconds=float(values["seconds"]),
-        )
-        if len(found.epoch_losses) != found.epochs:
-            raise ValueError(f"{len(found.epoch_losses)} losses of {found.epochs} epochs")
+        try:
+            found = cls(
+                epoch_losses=[float(loss) for loss in values["epoch_losses"]],
+                learning_rates=[float(rate) for rate in values["learning_rates"]],
+                gradient_norms=[None if norm is None else float(norm) for norm in norms],
+                evaluations=[Evaluation.of(evaluation) for evaluation in values["evaluations"]],
+                best=None if best is None else Evaluation.of(best),
+                steps=read_count(values["steps"]),
+                epochs=read_count(values["epochs"]),
+                stopped=str(values["stopped"]),
+                seconds=float(values["seconds"]),
+            )
+        except OverflowError as error:
+            raise ValueError(str(error)) from error
+        for name in ("epoch_losses", "learning_rates", "gradient_norms"):
+            if len(getattr(found, name)) != found.epochs:
+                raise ValueError(f"{len(getattr(found, name))} {name} of {found.epochs} epochs")
         return found
 
     def figure(self, criterion: str = "criterion") -> dict[str, Any]:
