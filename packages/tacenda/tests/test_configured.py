@@ -75,3 +75,12 @@ def test_what_fitting_finds_is_asked_for_by_name_of_the_class():
         _ = model.factor
     model._factor = 0.0  # not missing, though false
     assert model.factor == 0.0
+
+
+def test_a_constructor_need_not_call_that_of_the_base():
+    class Own(Scale):
+        def __init__(self):
+            pass
+
+    assert not Own().is_fitted
+    assert repr(Own()).endswith("not fitted>")

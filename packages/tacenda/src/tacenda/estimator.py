@@ -112,7 +112,9 @@ class Estimator:
     @property
     def fitted_on(self) -> dict[str, Any]:
         """Facts about the fit; empty before it."""
-        return self._fitted_on
+        # the constructor of a plugin's class need not call that of this class
+        facts: dict[str, Any] = getattr(self, "_fitted_on", {})
+        return facts
 
     @fitted_on.setter
     def fitted_on(self, facts: dict[str, Any]) -> None:
@@ -255,9 +257,8 @@ class Estimator:
             version=plugins.version_of(self.distribution),
             config=self.config_dict(),
             arrays=arrays,
-            # the constructor of a plugin's class need not call that of this class
             figures=list(getattr(self, "figures", [])),
-            fitted_on=dict(getattr(self, "fitted_on", {})),
+            fitted_on=dict(self.fitted_on),
             nested={
                 name: model.to_artifact(precision if model.can_be_compact() else None)
                 for name, model in self.nested().items()
