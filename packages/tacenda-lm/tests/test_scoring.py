@@ -431,6 +431,17 @@ def test_a_beam_finds_no_sentence_that_is_impossible():
     assert [each.log_prob for each in found] == pytest.approx([math.log(0.5)] * 2)
 
 
+def test_generation_is_refused_where_only_unknown_words_are_possible():
+    table = np.eye(5)[[1] * 5]
+    with np.errstate(divide="ignore"):
+        model = Tiny(table)
+    assert model.vocabulary.unknown_id == 1
+    for act in (model.greedy, model.beam, model.sample):
+        with pytest.raises(ConfigurationError, match="no word but <unk>"):
+            act()
+    assert model.sample(unknown=True, max_words=2).words == ["<unk>", "<unk>"]
+
+
 @pytest.mark.parametrize(
     "act",
     [

@@ -13,6 +13,8 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm.sequences import Float64
 from tacenda_lm.states import State
 
+_IMPOSSIBLE = "no word but <unk> has a probability above 0 here: use another context, or sample with unknown=True"
+
 
 class Continuation(NamedTuple):
     """Words that follow a context.
@@ -95,7 +97,7 @@ def sample(
     Raises
     ------
     ConfigurationError
-        The temperature, k or max_words is out of range.
+        The temperature, k or max_words is out of range, or every word that may be drawn has probability 0.
     """
     _check_at_least_one(max_words, "max_words")
     if not 0 < temperature < math.inf:
@@ -122,6 +124,8 @@ def sample(
 
 def _draw_word(scores: Float64, rng: np.random.Generator, temperature: float, k: int | None) -> int:
     """Draw an id with a probability proportional to exp(score / temperature), from the k largest scores (types,)."""
+    if scores.max() == -np.inf:
+        raise ConfigurationError(_IMPOSSIBLE)
     # near a temperature of zero the division gives -inf, and only the most probable word remains
     with np.errstate(over="ignore"):
         scores = (scores - scores.max()) / temperature
@@ -157,7 +161,7 @@ def beam(
     Raises
     ------
     ConfigurationError
-        An argument is below 1.
+        An argument is below 1, or every continuation has probability 0.
     """
     for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
         _check_at_least_one(value, name)
@@ -191,6 +195,8 @@ def beam(
             break
     best = [(words, total, True) for total, words in ended]
     best += [(words, total, False) for total, words, _ in live]
+    if not best:
+        raise ConfigurationError(_IMPOSSIBLE)
     return [
         Continuation([model.vocabulary.words[word] for word in words], total, is_ended)
         for words, total, is_ended in best[:n]
