@@ -1,5 +1,7 @@
 """The conformance kit passes a sound language model, and each way to be unsound fails the test made for it."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,16 @@ from tacenda.arrays import Array, Float64, take
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import DataError, NotFittedError
 from tacenda.estimator import Estimator
+from tacenda.fitting import History
 from tacenda.offsets import check_offsets
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.testing import check_model, pack, sample_sequences, sample_text
+from tacenda_lm.testing import (
+    _check_surprisal_table,
+    check_model,
+    pack,
+    sample_sequences,
+    sample_text,
+)
 
 
 class Bigram(Estimator):
@@ -251,3 +260,40 @@ def test_the_sequences_hold_what_they_promise():
     assert model.vocabulary.boundary_id in ids
     assert 0 in np.diff(offsets)
     assert model.vocabulary.counts[model.vocabulary.unknown_id] == 2, "<unk> is written in the text"
+
+
+def test_figures_of_the_course_of_a_fit_are_no_perplexities():
+    class Recorded(Bigram):
+        def fit(self, text, valid=None):
+            super().fit(text, valid)
+            self.figures.insert(0, History().figure())
+            return self
+
+    check_model(Recorded)
+
+
+def test_a_perplexity_without_a_value_fails_the_kit():
+    class Valueless(Bigram):
+        def fit(self, text, valid=None):
+            super().fit(text, valid)
+            self.figures = [{"measure": "perplexity", "protocol": "none"}] if valid else []
+            return self
+
+    with pytest.raises(AssertionError, match="perplexity of held-out text is nan"):
+        check_model(Valueless)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(0.9e-4, nullcontext()), (1.1e-4, pytest.raises(AssertionError))]
+)
+def test_the_tolerance_of_surprisal_is_in_nats(error, outcome):
+    class Drifting(Bigram):
+        n_calls = 0
+
+        def score_corpus(self, ids, offsets):
+            self.n_calls += 1
+            return super().score_corpus(ids, offsets) + (error if self.n_calls > 1 else 0)
+
+    model = Drifting().fit(sample_text())
+    with outcome:
+        _check_surprisal_table(model, 1e-4)
