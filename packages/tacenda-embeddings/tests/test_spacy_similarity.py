@@ -64,8 +64,9 @@ def test_whitespace_and_empty_documents_are_similar_to_nothing(nlp):
     assert doc[1].similarity(doc[0]) == 0.0
     assert doc[1:2].similarity(doc) == 0.0
     assert nlp("").similarity(doc) == 0.0
-    with pytest.warns(UserWarning, match="W008"):
+    with pytest.warns(UserWarning, match="W008") as caught:
         assert doc.similarity(nlp.make_doc("the")) == 0.0
+    assert caught[0].filename == __file__
 
 
 def test_documents_of_unknown_words_alone_are_similar_to_nothing(toy):
@@ -91,6 +92,8 @@ def test_vectors_of_another_pipeline_cannot_be_compared(nlp, toy_class, toy_corp
     wide = pipeline(toy_class(n_states=7).fit(toy_corpus))
     with pytest.raises(ConfigurationError, match=r"has 8 columns .* has 14"):
         nlp(TEXT)[1].similarity(wide(TEXT)[1])
+    with pytest.raises(ConfigurationError, match=r"has 8 columns .* has 14"):
+        nlp("the \n")[1].similarity(wide(TEXT)[1])
 
 
 def test_word_vectors_of_the_pipeline_stay_in_force(toy):

@@ -1,10 +1,14 @@
 """Going on with more ratings: numbers, ids, identities, and what a model makes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from surprise import accuracy
 from surprise.model_selection import train_test_split
 
+from tacenda.errors import DataError
+from tacenda.ratings import Ratings
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -63,6 +67,25 @@ def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
     assert algo.partial_fit(trainset, 0).arrays()["penalties"] == pytest.approx(penalties)
     algo.partial_fit(trainset, 1)
     np.testing.assert_allclose(algo.bu, before, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [BiasOnly, lambda: RBM(**MACHINE)])
+def test_many_ratings_off_the_levels_are_refused(make):
+    algo = make().fit(trainset_of(*((f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(60))))
+    off_levels = trainset_of(*((f"u{n}", f"i{n % 7 + 1}", 1.01 + n / 16) for n in range(60)))
+    with pytest.raises(DataError, match="1 to 5 in 5 levels; fit again"):
+        algo.partial_fit(off_levels, 1)
+
+
+def test_a_continuous_scale_takes_any_rating_on_it():
+    algo = BiasOnly().fit(trainset_of(*((f"u{n}", f"i{n % 7}", 1 + n / 16) for n in range(60))))
+    assert not len(algo.catalogue.levels)
+    stars = [(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(60)]
+    algo.partial_fit(trainset_of(*stars), 1)
+    assert not len(algo.catalogue.levels)
+    five_levels = Ratings.from_triples(stars)
+    empty = replace(algo.catalogue, users=five_levels.users, items=five_levels.items)
+    assert not len(empty.extend(five_levels).levels)
 
 
 def test_biases_go_on_without_a_second_fit(trainset, tmp_path, monkeypatch):

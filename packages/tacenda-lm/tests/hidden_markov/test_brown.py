@@ -204,6 +204,8 @@ def test_what_cannot_be_written_or_read_is_said(clusters, tmp_path):
         clusters.save(tmp_path / "none" / "paths")
     with pytest.raises(DataError, match="tabs"):
         BrownClusters([("a\tb", "0", 1)]).save(tmp_path / "paths")
+    with pytest.raises(DataError, match=r"'\\udc80', half of a surrogate pair"):
+        BrownClusters([("a\udc80", "0", 1)]).save(tmp_path / "paths")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,6 +214,8 @@ def test_rare_words_get_no_class():
     found = brown_clusters(text, 2, min_count=2)
     assert set(found.paths) == {"a", "b", "c"}
     assert found.n_classes == 2
+    with pytest.raises(ConfigurationError, match="min_count is -3, and must be at least 1"):
+        brown_clusters(text, 2, min_count=-3)
 
 
 @pytest.mark.parametrize("n_classes", [0, 4])

@@ -81,7 +81,8 @@ class Catalogue:
     def extend(self, ratings: Ratings) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
 
-        Raises DataError if a user or an item has another number, or if the scale or its levels differ.
+        Raises DataError if a user or an item has another number, if the scale differs, or for ratings off the levels; a
+        continuous scale has none, and stays continuous.
         """
         new = Catalogue.of(ratings)
         for what, old, now in (("user", self.users, new.users), ("item", self.items, new.items)):
@@ -90,10 +91,12 @@ class Catalogue:
                     f"the {what}s of the fit must come first, in the same order: number new {what}s after them, or "
                     "fit again"
                 )
-        if self.scale != new.scale or not np.isin(new.levels, self.levels).all():
+        # new levels are also none where the ratings have too many
+        fit = np.isin(new.levels, self.levels).all() and (len(new.levels) or not len(ratings))
+        if self.scale != new.scale or (len(self.levels) and not fit):
             raise DataError(
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
-                f"{self.scale[1]:g} in {len(self.levels)} levels; fit again"
+                f"{self.scale[1]:g} in {len(self.levels) or 'no'} levels; fit again"
             )
         counts = _counts(ratings, self.levels)
         return replace(new, mean=self.mean, levels=self.levels, counts=counts)

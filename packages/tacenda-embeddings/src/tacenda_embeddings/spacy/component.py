@@ -5,7 +5,6 @@ loads or fits the model; ``spacy train`` does not train it.
 """
 
 import multiprocessing
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from thinc import compat
 from thinc.api import get_array_module, get_current_ops, xp2torch
 
 from tacenda import plugins
-from tacenda.errors import ConfigurationError, PluginError
+from tacenda.errors import ConfigurationError, PluginError, warn
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
@@ -492,22 +491,22 @@ class DocEncoder:
 
 
 def cosine(one: Any, other: Any) -> float:
-    """Return the cosine of the vectors of two tokens, spans or documents; 0 if one of them is zero.
+    """Return the cosine of the vectors of two tokens, spans or documents; 0 if one of them is zero or missing.
 
     Raises ConfigurationError if they have different widths.
     """
     a, b = one.vector, other.vector
-    xp = get_array_module(a)
-    lengths = xp.linalg.norm(a) * xp.linalg.norm(b)
-    if not lengths:
-        if not (one.has_vector and other.has_vector):
-            warnings.warn(Warnings.W008.format(obj=type(one).__name__), stacklevel=2)
-        return 0.0
-    if a.shape != b.shape:
+    if a.size and b.size and a.shape != b.shape:
         raise ConfigurationError(
             f"a {type(one).__name__} whose vector has {len(a)} columns cannot be compared with a "
             f"{type(other).__name__} whose vector has {len(b)}: process both with the same pipeline"
         )
+    xp = get_array_module(a)
+    lengths = xp.linalg.norm(a) * xp.linalg.norm(b)
+    if not lengths:
+        if not (one.has_vector and other.has_vector):
+            warn(Warnings.W008.format(obj=type(one).__name__), UserWarning)
+        return 0.0
     return float(a @ b / lengths)
 
 

@@ -120,8 +120,8 @@ class BrownClusters:
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write ``bits<TAB>word<TAB>count``, one word per line, as Liang's ``wcluster`` does.
 
-        The file appears only when it is complete. Raises DataError for a word that contains a tab or a line end, or a
-        path that cannot be written.
+        The file appears only when it is complete. Raises DataError for a word that contains a tab, a line end or
+        half of a surrogate pair, or a path that cannot be written.
         """
         place = store.path_of(file, DataError)
         lines = []
@@ -134,6 +134,10 @@ class BrownClusters:
         try:
             with store.replacing(place) as part:
                 part.write_text("".join(lines), encoding="utf-8", newline="")
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"cannot write {place}: a word contains {error.object[error.start]!a}, half of a surrogate pair"
+            ) from error
         except OSError as error:
             raise DataError(f"cannot write {place}: {error.strerror or error}") from error
 
@@ -166,13 +170,15 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
 
     The tree has ``n_classes`` leaves; ``</s>`` has none, but is a neighbor like other words. Words rarer than
     ``min_count`` get no class; as neighbors they count as one word. Raises ConfigurationError unless
-    ``n_classes`` is from 1 to the number of different words, and CorpusError for a text without tokens.
+    ``n_classes`` is from 1 to the number of different words, or for a ``min_count`` below 1, and CorpusError for a text
+    without tokens.
     """
+    if min_count < 1:
+        raise ConfigurationError(f"min_count is {min_count}, and must be at least 1")
     corpus = as_corpus(text)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to cluster")
     counts, boundary = corpus.type_counts, corpus.vocabulary.boundary_id
-    min_count = max(min_count, 1)
     kept = (counts >= min_count) & (np.arange(len(counts)) != boundary)
     if not 1 <= n_classes <= int(kept.sum()):
         raise ConfigurationError(

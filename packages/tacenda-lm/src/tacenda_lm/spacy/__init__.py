@@ -8,7 +8,9 @@ an entry point that cannot be imported breaks ``spacy.blank("en")`` for a whole 
 imported when a component is built, or one of these functions is asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacenda.lazy import attach
 
 if TYPE_CHECKING:
     from tacenda_lm.spacy.heat_map import render
@@ -17,13 +19,4 @@ if TYPE_CHECKING:
 __all__ = ["register", "render"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "render":
-        from tacenda_lm.spacy.heat_map import render
-
-        return render
-    if name == "register":
-        from tacenda_lm.spacy.scores import register
-
-        return register
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = attach(__name__, {".heat_map": "render", ".scores": "register"})
