@@ -16,7 +16,9 @@ from tacenda.errors import ArtifactError
 DTYPES = [np.bool_, *"bhilBHIL", np.float16, np.float32, np.float64]
 
 arrays_strategy = st.dictionaries(
-    st.text(min_size=1, max_size=10).filter(lambda name: name != "__metadata__"),
+    st.text(min_size=1, max_size=10).filter(
+        lambda name: name != "__metadata__" and "#" not in name
+    ),
     st.sampled_from(DTYPES).flatmap(
         lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
     ),
