@@ -84,7 +84,7 @@ assert nlp("a cat sat .")[1]._.surprisal > 0
 try:
     tacenda_lm.VLHMM(n_classes=2, states_per_class=2).fit(text)
 except PluginUnavailableError as error:
-    assert 'pip install "tacenda-lm[torch]"' in str(error)
+    assert "pip install 'tacenda-lm[torch]'" in str(error)
 print(sorted({"torch", "triton"} & set(sys.modules)))
 """
 
