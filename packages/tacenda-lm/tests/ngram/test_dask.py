@@ -74,6 +74,6 @@ def test_what_cannot_be_counted_is_a_clear_error(client, file, monkeypatch):
     corpus = ClusterCorpus.from_text(file, client=client)
     with pytest.raises(ConfigurationError, match=r"hlbl.*trained in steps"):
         on_cluster.fit(HLBL(), corpus)
-    monkeypatch.setattr(on_cluster, "_MOST", corpus.type_counts.max())
+    monkeypatch.setattr(on_cluster, "_MAX_COUNT", corpus.type_counts.max())
     with pytest.raises(DataError, match="2\\^32 times"):
         on_cluster.fit(KneserNey(order=2), corpus)
