@@ -76,6 +76,8 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
     found["unigram cache"] = UnigramCache().fit(texts.train)
     found["neural cache"] = NeuralCache.over(first)
     yield f"{name} + 2 VLHMM + caches", dict(found)
+    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts)
+    yield f"{name} + 2 VLHMM + RecurrentLM + caches", dict(found)
 
 
 def apart(texts: Texts) -> Iterator[tuple[str, Models]]:
