@@ -84,6 +84,8 @@ CHECKS = (
     Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row"),
     Check("embeddings-multiword", "embeddings.multiword --tasks french --sizes 250 --seeds 0 --only merged",
           "test multiword 250,test all 250"),
+    Check("embeddings-universal-tags", 'embeddings.universal_tags --tasks polish --only "with features"',
+          "test accuracy 250"),
     Check("embeddings-text-classes",
           'embeddings.text_classes --tasks tweets --sizes 250 --seeds 0 --only "bag of words"', "test 250"),
     Check("embeddings-peers", 'embeddings.peers --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own_context, CNN1"',

@@ -40,6 +40,7 @@ embeddings.start          embeddings- start
 embeddings.unseen         embeddings- unseen
 embeddings.languages      embeddings- languages languages-1000
 embeddings.multiword      embeddings- multiword
+embeddings.universal_tags embeddings- universal-tags
 embeddings.peers          embeddings- peers
 embeddings.text_classes   embeddings- text-classes
 embeddings.whole          embeddings- whole

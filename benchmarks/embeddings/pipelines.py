@@ -162,7 +162,7 @@ def build(
     nlp = spacy.blank(language)
     take_vectors(nlp, row, vectors)
     model: Config = {"tok2vec": layers or row.tok2vec()}
-    if component == "tagger":
+    if component in ("tagger", "morphologizer"):
         model["@architectures"] = "spacy.Tagger.v2"
     else:
         model |= {

@@ -48,6 +48,10 @@ def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) ->
         if component == "tagger":
             for token, tag in zip(reference, sentence.tags, strict=True):
                 token.tag_ = tag
+        elif component == "morphologizer":  # "Case=Nom|POS=NOUN"
+            for token, label in zip(reference, sentence.tags, strict=True):
+                features, _, token.pos_ = label.rpartition("POS=")
+                token.set_morph(features.rstrip("|"))
         else:
             reference.ents = biluo_tags_to_spans(reference, iob_to_biluo(sentence.tags))
         examples.append(Example(doc, reference))
@@ -60,6 +64,8 @@ def score(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) ->
     pairs = predicted(nlp, docs, gold_examples)
     if component == "tagger":
         return 100 * Scorer.score_token_attr(pairs, "tag")["tag_acc"]
+    if component == "morphologizer":
+        return 100 * Scorer.score_token_attr(pairs, "pos")["pos_acc"]
     return 100 * nlp.get_pipe(component).score(pairs)["ents_f"]
 
 
