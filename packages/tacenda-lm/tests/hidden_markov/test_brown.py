@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacenda_lm
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda_lm import VLHMM, BrownClusters, brown_clusters
+from tacenda_lm import BrownClusters, brown_clusters
 from tacenda_lm.hidden_markov import brown
 
 TYPES = 9  # 0 is </s>
@@ -141,17 +140,6 @@ def test_it_is_the_same_every_time():
     assert brown_clusters(text, 3) == brown_clusters(iter(text), 3) == brown_clusters(text, 3)
 
 
-# -- as classes of a hidden Markov model -----------------------------------------------------------
-
-
-def test_a_model_of_brown_clusters_learns():
-    text = [["a", "b", "c"], ["b", "c", "a"], ["c", "a"]] * 10
-    model = VLHMM(
-        n_classes=3, states_per_class=2, width=4, epochs=3, advanced={"word_classes": "brown"}
-    ).fit(text)
-    assert model.perplexity(text) < 4
-
-
 # -- the files -------------------------------------------------------------------------------------
 
 
@@ -231,4 +219,3 @@ def test_a_text_without_words_is_refused():
 
 def test_one_class_has_no_bits():
     assert dict(brown_clusters([["a", "b"]], 1).paths) == {"a": "", "b": ""}
-    assert "BrownClusters" in tacenda_lm.__all__

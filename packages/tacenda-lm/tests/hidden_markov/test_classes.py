@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tacenda.errors import ConfigurationError
 from tacenda_lm.hidden_markov.word_classes import word_classes
 
 
@@ -91,9 +90,3 @@ def test_words_that_do_not_occur_have_a_class():
 def test_it_is_the_same_every_time():
     one, two = (word_classes(stream()[1:], 14, 5, boundary=0) for _ in range(2))
     np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("n_classes", [1, 15])
-def test_more_classes_than_words_are_refused(n_classes):
-    with pytest.raises(ConfigurationError, match="n_classes"):
-        word_classes(stream()[1:], 14, n_classes, boundary=0)

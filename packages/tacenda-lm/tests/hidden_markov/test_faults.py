@@ -83,20 +83,6 @@ def test_words_of_the_vocabulary_that_the_text_has_not(method, n_classes):
     assert np.isfinite(model.surprisal(["aa", "w1", "zebra", "cc"])).all()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda array: array[:-1], lambda array: array.astype(np.int32)],
-    ids=["short", "kind"],
-)
-def test_damaged_arrays_are_refused(model, damage):
-    """Those that are missing, of another rank or hold NaN: see test_conformance.py."""
-    for name, array in model.arrays().items():
-        if array.dtype == np.float32:
-            arrays = {**model.arrays(), name: damage(array)}
-            with pytest.raises(ArtifactError, match=name):
-                type(model).from_arrays(model.config_dict(), arrays)
-
-
 @pytest.mark.parametrize("wrong", [-1, 5])
 def test_classes_out_of_range_are_refused(wrong):
     model = VLHMM(**SMALL).fit(text())

@@ -8,8 +8,8 @@ import torch
 from scipy.stats import chisquare
 
 from support.texts import text
-from tacenda.errors import ConfigurationError, DataError
-from tacenda_lm import VLHMM, KneserNey
+from tacenda.errors import ConfigurationError
+from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
@@ -268,12 +268,6 @@ def test_words_know_their_class(model):
             assert model.class_of(word) == group
     assert model.class_of("never seen") == model.class_of("<unk>")
     assert model.words_of(model.class_of("</s>")) == ["</s>"]
-
-
-def test_a_state_of_another_model_is_refused(model):
-    kneser_ney = KneserNey(order=3).fit(text())
-    with pytest.raises(DataError, match="not one of this model"):
-        model.log_probs([kneser_ney.advance(kneser_ney.start(), 3)])
 
 
 def test_small_stores_and_long_sentences_give_the_same_scores(model):

@@ -26,9 +26,8 @@ from tacenda_lm.training import compute_perplexity, train
 _Floats = npt.NDArray[np.float32]
 # standard deviation of the logarithms of the first probabilities; states that begin equal would stay equal
 _INITIAL_SPREAD = 0.5
-_SMOOTHING = (
-    1.0  # added to the expected counts of each distribution, divided evenly among its outcomes
-)
+# added to the expected counts of each distribution, divided evenly among its outcomes
+_SMOOTHING = 1.0
 _SENTENCES_PER_BATCH = 256  # a batch needs memory for this times its longest sentence times Z
 
 
@@ -99,7 +98,7 @@ class BaumWelch(Trainer):
             return _normalize(frequencies * np.exp(_INITIAL_SPREAD * rng.standard_normal(shape)))
 
         counts = np.bincount(ids, minlength=n_types) + 0.1  # EM keeps probabilities of zero at zero
-        self.tables = Expected(
+        self.learned = self.tables = Expected(
             transitions=draw((Z, Z), 1.0),
             emissions=np.ascontiguousarray(draw((Z, n_types), counts).T),
             starts=draw((1, Z), 1.0),
@@ -133,11 +132,9 @@ class BaumWelch(Trainer):
             emissions += counts.emissions
             starts += counts.starts
         Z, V = self.settings.n_states, len(emissions)
-        self.tables = Expected(
-            transitions=_normalize(transitions + _SMOOTHING / Z),
-            emissions=np.ascontiguousarray(_normalize(emissions.T + _SMOOTHING / V).T),
-            starts=_normalize(starts + _SMOOTHING / Z),
-        )
+        self.tables.transitions[:] = _normalize(transitions + _SMOOTHING / Z)
+        self.tables.emissions[:] = _normalize(emissions.T + _SMOOTHING / V).T
+        self.tables.starts[:] = _normalize(starts + _SMOOTHING / Z)
         return StepResult(-total, len(self.ids))
 
     def evaluate(self) -> float | None:
@@ -148,11 +145,6 @@ class BaumWelch(Trainer):
         for observed in self._batches(*self.valid):
             total += float(hmm_features(model, observed).log_probs.sum())
         return compute_perplexity(-total / len(self.valid[0]))
-
-    @property
-    def learned(self) -> Expected:  # type: ignore[override] # every step makes new tables
-        """The tables."""
-        return self.tables
 
     def load_state(self, state: State) -> None:
         """Restore a `state`. Raises ArtifactError unless its arrays are distributions of the right shapes."""

@@ -133,9 +133,10 @@ class Learned(Arrays):
         """Return A (pairs, k, k); sources are sorted."""
         raise NotImplementedError
 
-    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
+    def onward(self, group: int, states: _Floats) -> _Floats:
         """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
-        blocks = self.blocks(np.full(n_classes, group, np.int64), np.arange(n_classes))
+        targets = np.arange(len(self.starts))
+        blocks = self.blocks(np.full_like(targets, group), targets)
         return np.asarray(blocks @ states.T, np.float32)
 
 
@@ -187,7 +188,7 @@ class Features(Classed):
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
 
-    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
+    def onward(self, group: int, states: _Floats) -> _Floats:
         return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
 
 
@@ -365,10 +366,6 @@ class Tables:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""
         pool, slots = self.store.get(np.array([source]), np.array([target]))
         return np.asarray(pool[slots[0]] @ state, np.float32)
-
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
-        return self.store.transitions.onward(len(self.starts), group, states)
 
     def words(self, reached: _Floats) -> _Floats:
         """Return p(word) by id (n, words) from p(z') (classes, k, n)."""

@@ -27,7 +27,6 @@ from tacenda import devices, fitting
 from tacenda.array_ops import from_tensor, in_c_order, library
 from tacenda.arrays import Array
 from tacenda.corpus import Corpus
-from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels import hidden_markov as hmm
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, VLHMMSettings
@@ -53,10 +52,8 @@ _Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
 _MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
 _INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal would stay equal
 _RATE_FLOOR, _WARM_UP = 0.02, 100  # last share of the learning rate; see `schedule_rate`
-_MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = (
-    50,
-    256,
-)  # small texts have smaller batches, down to so many words
+# small texts have smaller batches, down to so many words
+_MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = 50, 256
 _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
 _CLIP_NORM = 5.0  # bound of the norm of all gradients together
@@ -476,14 +473,19 @@ def fit_vlhmm(
     device = settings.find_device()
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
-    lexicon = find_classes(settings, corpus, ids)
+    n_types = len(corpus.vocabulary)
+    classes = np.zeros(n_types, np.int32)
+    if settings.n_classes > 1:
+        boundary, method = corpus.vocabulary.boundary_id, settings.advanced.word_classes
+        classes = word_classes(ids, n_types, settings.n_classes, boundary=boundary, method=method)
+    lexicon = Lexicon.of(classes, settings.n_classes)
     batch = min(settings.batch_words, max(_MIN_BATCH_WORDS, len(ids) // _MIN_STEPS_PER_EPOCH))
     # a batch has no more pairs of classes than words
     pairs, evaluated = min(batch, len(pairs_of(ids, offsets, lexicon, enough=batch))), 0
     if held_out is not None:
         size = _EVALUATION_WORDS
         evaluated = min(size, len(pairs_of(*held_out, lexicon, enough=size)))
-    needed = settings.bytes_needed(len(lexicon.classes), pairs, evaluated)
+    needed = settings.bytes_needed(n_types, pairs, evaluated)
     devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
@@ -494,26 +496,6 @@ def fit_vlhmm(
     with devices.out_of_memory(settings, MEMORY_ADVICE):
         history = train(trainer, source, fitting, rate)
     return trainer.averaged.cpu().tables(lexicon), history
-
-
-def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
-    """Return the classes of all words; one for all with ``n_classes=1``."""
-    n_types = len(corpus.vocabulary)
-    if settings.n_classes == 1:
-        return Lexicon.of(np.zeros(n_types, np.int32), 1)
-    if settings.n_classes > n_types:
-        raise ConfigurationError(
-            f"VLHMM: n_classes is {settings.n_classes}, and the text has only {n_types} different "
-            "words: give fewer classes, such as a tenth of the words"
-        )
-    found = word_classes(
-        ids,
-        n_types,
-        settings.n_classes,
-        boundary=corpus.vocabulary.boundary_id,
-        method=settings.advanced.word_classes,
-    )
-    return Lexicon.of(found, settings.n_classes)
 
 
 def draw_network(

@@ -15,7 +15,6 @@ from tacenda.corpus import Corpus
 from tacenda.devices import require_torch
 from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import KINDS, Learned, Tables
 from tacenda_lm.language_model import LanguageModel
@@ -60,7 +59,6 @@ class HiddenMarkov(LanguageModel):
     """
 
     distribution: ClassVar[str] = "tacenda-lm"
-    indexes: ClassVar = {"vocabulary": Vocabulary}
     keeps_checkpoints = True
     learned: Learned | None = None
     _tables: Tables | None = None
@@ -131,7 +129,7 @@ class HiddenMarkov(LanguageModel):
             for i in range(0, len(own), _STATES_AT_ONCE):
                 block = own[i : i + _STATES_AT_ONCE]
                 vectors = np.stack([parts[n][1] for n in block])
-                rows[block] = tables.words(tables.onward(group, vectors))
+                rows[block] = tables.words(tables.learned.onward(group, vectors))
         return np.log(np.maximum(rows, _MIN_PROBABILITY))
 
     # -- whole texts -------------------------------------------------------------------------------

@@ -42,11 +42,12 @@ def word_classes(
 
     ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
     ``</s>`` is alone in class 0, and no class is empty. An exchange ends after so many ``passes`` over the words, or
-    when few still move. Raises ConfigurationError where there are fewer words than classes.
+    when few still move. There are at least two classes; raises ConfigurationError if there are fewer words.
     """
-    if not 2 <= n_classes <= n_types:
+    if n_classes > n_types:
         raise ConfigurationError(
-            f"VLHMM: n_classes is {n_classes}, and must be from 2 to the number of words, {n_types}"
+            f"VLHMM: n_classes is {n_classes}, and the text has only {n_types} different words: give fewer classes, "
+            "such as a tenth of the words"
         )
     if method == "brown":
         return _merge(ids, n_types, n_classes, boundary)
