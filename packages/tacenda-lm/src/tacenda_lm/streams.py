@@ -226,14 +226,6 @@ class Predictor:
 
     # -- methods that follow from these ------------------------------------------------------------
 
-    def log_probs(self, states: Sequence[State]) -> _Floats:
-        """Return the log-probabilities of every next word (states, types)."""
-        return self.rows(self.vectors(states))
-
-    def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
-        """Return log p(word | state) (states,)."""
-        return self.pick(self.vectors(states), words)
-
     def score(self, stream: Stream) -> Float64:
         """Return the log-probabilities of all ids except the first of every sequence."""
         scores = [self.pick(vectors, words) for vectors, words, _ in self.passes(stream)]
@@ -309,10 +301,11 @@ class StreamModel(LanguageModel):
         return self._fitted.after(state, int(word))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
-        return self._fitted.log_probs(states)
+        return self._fitted.rows(self._fitted.vectors(states))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        return self._fitted.log_prob(states, check_pairs(states, words, len(self.vocabulary)))
+        ids = check_pairs(states, words, len(self.vocabulary))
+        return self._fitted.pick(self._fitted.vectors(states), ids)
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
         """Return the vector from which each state predicts, float32 (states, width)."""

@@ -20,7 +20,6 @@ from tacenda.fitting import (
     FitSettings,
     History,
     Schedule,
-    StepResult,
     WarmUp,
     fingerprint_arrays,
     fit,
@@ -70,14 +69,13 @@ def train(
         Settings that may differ when a fit is resumed.
     """
     settings, valid = trainer.settings, trainer.valid
+    is_on_cpu = getattr(trainer, "device", "cpu") == "cpu"
     loop = FitSettings(
         epochs=settings.epochs or 0,
         learning_rate=rate,
         evaluate_every=getattr(trainer, "evaluate_every", 1),
         patience=None if valid is None else settings.patience,
-        check_losses_every=1
-        if getattr(trainer, "device", "cpu") == "cpu"
-        else _STEPS_PER_LOSS_CHECK,
+        check_losses_every=1 if is_on_cpu else _STEPS_PER_LOSS_CHECK,
         on_divergence="return",
     )
 
@@ -138,10 +136,6 @@ class Trainer(fitting.Trainer):
         self.learned: State = tables
         # "sums" is their name in checkpoints
         self.rest: dict[str, Any] = {"sums": self.accumulators, **(rest or {})}
-
-    def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take one step on the summed loss of a batch."""
-        raise NotImplementedError
 
     def predictor(self) -> Any:
         """Return the predictor of the current parameters."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from support.texts import text
-from tacenda.errors import ArtifactError
 from tacenda.fitting import Callback
 from tacenda_lm import HLBL, training
 from tacenda_lm.log_bilinear.hlbl import average_predictions
@@ -41,22 +40,6 @@ def test_without_context_across_sentences_both_measures_agree():
         model.perplexity(held_out), rel=1e-5
     )
     assert model.own_context == "sentence"
-
-
-def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
-    other = HLBL(**SMALL).fit([["a", "b", "c"], ["b"]])
-    arrays = {**model.arrays(), **other.tree.arrays()}
-    with pytest.raises(ArtifactError, match="tree"):
-        HLBL.from_arrays(model.config_dict(), arrays)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 7, 40])
-def test_a_stream_cut_anywhere_has_the_very_scores_of_the_whole(model, cut):
-    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
-    whole = model.score_corpus(ids, np.array([0, len(ids)]))
-    first, state = model.score_from(model.start(), ids[:cut])
-    second, _ = model.score_from(state, ids[cut:])
-    np.testing.assert_array_equal(np.concatenate([first, second]), whole)
 
 
 def test_words_are_clustered_by_what_their_contexts_predict_beyond_the_average_context(model):

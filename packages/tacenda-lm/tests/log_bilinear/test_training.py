@@ -60,8 +60,7 @@ def test_columns_that_dropout_leaves_out_do_not_move(trainer, monkeypatch):
 )
 def test_epochs_are_planned_by_the_tokens_that_a_word_has(n_tokens, n_types, epochs):
     """Thirteen for Penn Treebank, and as many as were best on mixed prose of two sizes."""
-    assert HLBLSettings().plan(n_tokens, n_types).epochs == epochs
-    assert HLBLSettings(epochs=4).plan(n_tokens, n_types).epochs == 4
+    assert hlbl.PLAN.epochs(n_tokens, n_types) == epochs
 
 
 def test_a_fit_has_the_epochs_that_were_planned():

@@ -49,12 +49,11 @@ from tacenda_lm.training import Trainer, draw_dropout_mask, schedule_rate, train
 
 _Floats = npt.NDArray[np.float32]
 # chosen by the perplexity of held-out text of three sizes, and of Penn Treebank
-_PLAN = options.Plan(tokens_per_type_per_epoch=7, max_epochs=13)
+PLAN = options.Plan(tokens_per_type_per_epoch=7, max_epochs=13)
 # the model on a random tree, whose predictions are clustered; five words of context as in the thesis
 _BOOTSTRAP_WIDTH, _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 96, 5, 2
-_AVERAGE_CONTEXTS = (
-    5.0  # added to the contexts of each word, so that vectors of rare words are less noisy
-)
+# added to the contexts of each word, so that vectors of rare words are less noisy
+_AVERAGE_CONTEXTS = 5.0
 # training cuts a tail off where its weight has fallen to _FAINT, and after _MAX_TAIL_WORDS at the latest
 _FAINT, _MAX_TAIL_WORDS = 0.02, 500
 _MEMORY_ADVICE = "a smaller width"
@@ -128,19 +127,13 @@ class HLBLSettings(options.SeededSettings):
         0.6,
         "share of the predicted vector that training leaves out; the thesis has no dropout",
     )
-    epochs: int | None = _PLAN.option()
+    epochs: int | None = PLAN.option()
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences()
     threads: int = options.threads()
     device: str = devices.option()
     advanced: Group[HLBLAdvanced] = group(HLBLAdvanced)
-
-    def plan(self, n_tokens: int, n_types: int) -> HLBLSettings:
-        """Return the settings with the epochs chosen for a text of this size, unless they are given."""
-        if self.epochs is not None:
-            return self
-        return replace(self, epochs=_PLAN.epochs(n_tokens, n_types))
 
     def idle(self) -> Mapping[str, str]:
         reasons = {}
@@ -167,15 +160,13 @@ class Parameters(Arrays):
     ) -> Parameters:
         """Draw small vectors; position i weighs 1 / (2 sqrt(i)), and all positions of a tail together about 1/2."""
         width = settings.width
-
-        def normal(rows: int, scale: float) -> _Floats:
-            return rng.standard_normal((rows, width), np.float32) * np.float32(scale)
-
+        words = rng.standard_normal((n_words, width), np.float32) * np.float32(0.05)
+        nodes = rng.standard_normal((len(node_biases), width), np.float32) * np.float32(0.01)
         positions = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
         tails = 0.5 * (1 - np.array(settings.advanced.tail_rates, np.float64))
         return cls(
-            words=normal(n_words, 0.05),
-            nodes=normal(len(node_biases), 0.01),
+            words=words,
+            nodes=nodes,
             positions=np.repeat(positions[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
             tails=np.repeat(tails[:, None], width, 1).astype(np.float32),
@@ -250,14 +241,21 @@ class HLBLPredictor(Predictor):
             # the window of the state is read again before the ids, in one sequence with them
             window, packed = self._unpack(state)
             stream, begin, tails = Stream.following(stream.ids, window), len(window), packed[None]
-        for span, firsts in _cut_spans(stream, begin, n, continues=state is not None):
-            if firsts[0]:
-                tails = None
-            predicted = self._sum_contexts(span, tails)
-            vectors, words, tails = predicted.vectors, span.ids[span.starts[0] :], predicted.after
+        for start in range(begin, len(stream.ids), _TOKENS_PER_BLOCK):
+            # the ids of a span come after up to n ids before it
+            low, end = max(0, start - n), min(start + _TOKENS_PER_BLOCK, len(stream.ids))
+            firsts = stream.firsts_within(low, end)
+            if state is not None:
+                firsts[:] = False
+            offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
+            ids, firsts = np.array(stream.ids[low:end]), firsts[start - low :]
+            forget_pages(stream.ids)
+            span = Spans(ids, offsets, np.array([start - low]), np.array([end - low]))
+            predicted = self._sum_contexts(span, None if firsts[0] else tails)
+            vectors, words, tails = predicted.vectors, ids[start - low :], predicted.after
             after = None
             if state is not None:
-                window = tuple(span.ids[max(0, len(span.ids) - n) :].tolist())
+                window = tuple(ids[max(0, len(ids) - n) :].tolist())
                 after = State((window, np.asarray(tails[0], np.float32).tobytes()))
             if firsts.any():
                 vectors, words = vectors[~firsts], words[~firsts]
@@ -296,27 +294,6 @@ class _LegacyPredictor(HLBLPredictor):
         return tail._replace(vectors=window.vectors + tail.vectors)
 
 
-def _cut_spans(
-    stream: Stream, begin: int, n: int, continues: bool
-) -> Iterator[tuple[Spans, npt.NDArray[np.bool_]]]:
-    """Yield spans of a stream from place ``begin`` on, and which of their ids begin a sequence, (ids of the span,).
-
-    The ids of a span come after up to ``n`` ids before it. None begins a sequence where the stream ``continues`` one.
-    """
-    for start in range(begin, len(stream.ids), _TOKENS_PER_BLOCK):
-        low, end = max(0, start - n), min(start + _TOKENS_PER_BLOCK, len(stream.ids))
-        firsts = stream.firsts_within(low, end)
-        if continues:
-            firsts[:] = False
-        offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
-        ids = np.array(stream.ids[low:end])
-        forget_pages(stream.ids)
-        yield (
-            Spans(ids, offsets, np.array([start - low]), np.array([end - low])),
-            firsts[start - low :],
-        )
-
-
 class HLBL(StreamModel):
     """A hierarchical log-bilinear language model.
 
@@ -351,8 +328,9 @@ class HLBL(StreamModel):
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
         counts = corpus.type_counts
-        settings = self.settings.plan(corpus.n_tokens, len(counts))
-        advanced = settings.advanced
+        settings, advanced = self.settings, self.settings.advanced
+        if settings.epochs is None:
+            settings = replace(settings, epochs=PLAN.epochs(corpus.n_tokens, len(counts)))
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":

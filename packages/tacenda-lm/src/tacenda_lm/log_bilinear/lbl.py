@@ -93,9 +93,8 @@ class LBLParameters(Arrays):
     words: Float32[Array, "types width", options.BOUNDED_WEIGHTS]  # R
     # C, the last word's matrix first: (width, width), applied as R[w] @ C[i], or its diagonal (width,)
     contexts: Float32[Array, "context *matrix", options.BOUNDED_WEIGHTS]
-    targets: Float32[
-        Array, "outputs width", options.BOUNDED_WEIGHTS
-    ]  # q; no rows where vectors are tied
+    # q; no rows where vectors are tied
+    targets: Float32[Array, "outputs width", options.BOUNDED_WEIGHTS]
     biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
 
     @property

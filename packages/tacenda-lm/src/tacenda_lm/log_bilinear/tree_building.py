@@ -31,14 +31,12 @@ from tacenda_lm.log_bilinear.trees import Rule, Tree
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
-_Odds = npt.NDArray[np.float64]
 # words, lengths of their paths, and the steps of all paths: 2 node, plus 1 for right
 _Leaves = tuple[_Ints, _Ints, _Ints]
 
 _EM_STEPS = 10  # as in the thesis
-_INITIAL_RESPONSIBILITY = (
-    0.9  # of the first component for a random half of the words, of the second for the others
-)
+# of the first component for a random half of the words, of the second for the others
+_INITIAL_RESPONSIBILITY = 0.9
 _MIN_MASS, _MIN_VARIANCE = 1e-9, 1e-9  # of a component
 _MIN_RELATIVE_VARIANCE = 1e-6  # of a component, as a share of its group's variance
 _MAX_CODES = 4  # of a word in one copy of the tree
@@ -150,40 +148,44 @@ class _TreeBuilder(NamedTuple):
         ``codes_of`` (words,), the codes of each word so far, is updated. The new nodes are numbered from ``n_nodes``.
         """
         members, borders, paths = level
-        sizes = np.diff(borders)
+        n, sizes, begins = len(members), np.diff(borders), borders[:-1]
         group = np.repeat(np.arange(len(sizes)), sizes)
-        odds = self._compute_odds(members, borders)
+        if self.rule == "random":
+            odds = self.rng.random(n)
+        else:  # the log odds of the left component of each group's mixture
+            q = _INITIAL_RESPONSIBILITY
+            p, odds = np.where(self.rng.random(n) < 0.5, q, 1 - q), np.zeros(n)
+            _em(self.x, self.weights, members.astype(np.int32), borders, p, _EM_STEPS, odds)
         left, both = self._choose_sides(odds, members, (sizes > 2)[group], codes_of)
-
-        def count(side: _Bools) -> _Ints:
-            return np.add.reduceat(side, borders[:-1], dtype=np.int64)
-
         # a group that would stay together on one side is split without overlap
-        on_left, on_right = count(left | both), count(~left | both)
-        both &= ~((on_left == 0) | (on_left == sizes) | (on_right == sizes))[group]
+        sides = np.stack([left | both, ~left | both])
+        n_left, n_right = np.add.reduceat(sides, begins, axis=1, dtype=np.int64)
+        both &= ~((n_left == 0) | (n_left == sizes) | (n_right == sizes))[group]
         # one that then still stays together, or whose codes would become too long, is halved
-        n_left, larger = count(left), np.maximum(count(left | both), count(~left | both))
-        steps_below = _MAX_DEPTH - paths.shape[1] - 1
-        halved = (n_left == 0) | (n_left == sizes) | (np.ceil(np.log2(larger)) > steps_below)
+        sides = np.stack([left, left | both, ~left | both])
+        n_only, n_left, n_right = np.add.reduceat(sides, begins, axis=1, dtype=np.int64)
+        depth = np.ceil(np.log2(np.maximum(n_left, n_right)))
+        halved = (n_only == 0) | (n_only == sizes) | (depth > _MAX_DEPTH - paths.shape[1] - 1)
         if self.rule in ("random", "balanced"):
             halved[:] = True
         both &= ~halved[group]
-        left = np.where(halved[group], self._find_upper_half(odds, group, borders), left)
+        # by the odds, not by p, which is 1 for many whose odds differ; ties at random
+        order = np.lexsort((self.rng.random(n), -odds, group))
+        rank = np.empty(n, np.int64)
+        rank[order] = np.arange(n) - np.repeat(begins, sizes)
+        left = np.where(halved[group], rank < (sizes // 2)[group], left)
         np.add.at(codes_of, members[both], 1)
-        return _descend(level, group, left | both, ~left | both, n_nodes)
-
-    def _compute_odds(self, members: _Ints, borders: _Ints) -> _Odds:
-        """Return the log odds of the left component of each group's mixture, (members,); random ones for "random"."""
-        n = len(members)
-        if self.rule == "random":
-            return self.rng.random(n)
-        q = _INITIAL_RESPONSIBILITY
-        p, odds = np.where(self.rng.random(n) < 0.5, q, 1 - q), np.zeros(n)
-        _em(self.x, self.weights, members.astype(np.int32), borders, p, _EM_STEPS, odds)
-        return odds
+        # the level below: the members of every group that go left, then those that go right
+        on_left, on_right = np.flatnonzero(left | both), np.flatnonzero(~left | both)
+        places = np.concatenate([on_left, on_right])
+        child = 2 * group[places] + np.repeat([0, 1], [len(on_left), len(on_right)])
+        order = np.argsort(child, kind="stable")
+        places, child = places[order], child[order]
+        below = np.searchsorted(child, np.arange(2 * len(sizes) + 1))
+        return _Level(members[places], below, np.column_stack([paths[places], 2 * n_nodes + child]))
 
     def _choose_sides(
-        self, odds: _Odds, members: _Ints, may_overlap: _Bools, codes_of: _Ints
+        self, odds: npt.NDArray[np.float64], members: _Ints, may_overlap: _Bools, codes_of: _Ints
     ) -> tuple[_Bools, _Bools]:
         """Return which members go left and which to both sides, by the rule alone, (members,)."""
         n = len(members)
@@ -200,26 +202,6 @@ class _TreeBuilder(NamedTuple):
         if self.rule == "noisy":
             left = np.where(both, left, self.rng.random(n) < p)
         return left, both
-
-    def _find_upper_half(self, odds: _Odds, group: _Ints, borders: _Ints) -> _Bools:
-        """Return which members are in the half of their group with the larger odds, ties at random, (members,)."""
-        # not by p, which is 1 for many whose odds differ
-        order = np.lexsort((self.rng.random(len(odds)), -odds, group))
-        sizes = np.diff(borders)
-        rank = np.empty(len(odds), np.int64)
-        rank[order] = np.arange(len(odds)) - np.repeat(borders[:-1], sizes)
-        return np.asarray(rank < (sizes // 2)[group])
-
-
-def _descend(level: _Level, group: _Ints, left: _Bools, right: _Bools, n_nodes: int) -> _Level:
-    """Return the level below: the members of every group that go left, then those that go right."""
-    places = np.concatenate([np.flatnonzero(left), np.flatnonzero(right)])
-    child = 2 * group[places] + np.repeat([0, 1], [left.sum(), right.sum()])
-    order = np.argsort(child, kind="stable")
-    places, child = places[order], child[order]
-    borders = np.searchsorted(child, np.arange(2 * len(level.borders) - 1))
-    paths = np.column_stack([level.paths[places], 2 * n_nodes + child])
-    return _Level(level.members[places], borders, paths)
 
 
 # -- trees of codes ----------------------------------------------------------------------------------
@@ -242,8 +224,6 @@ def join(trees: list[Tree]) -> Tree:
 
     Nodes are numbered by depth, so that those visited most are next to each other in memory.
     """
-    if len(trees) == 1:
-        return _number_by_depth(trees[0])
     paths, n_nodes = _build_top(len(trees))
     n_words, leaves = trees[0].n_words, []
     for tree, path in zip(trees, paths, strict=True):
@@ -254,7 +234,12 @@ def join(trees: list[Tree]) -> Tree:
         words = np.repeat(np.arange(n_words), np.diff(codes.word_codes))
         leaves.append((words, np.diff(codes.code_steps) + len(path), steps))
         n_nodes += tree.n_nodes
-    return _number_by_depth(_assemble(leaves, n_words))
+    tree = _assemble(leaves, n_words)
+    codes, lengths = tree.codes, np.diff(tree.codes.code_steps)
+    depth, number = np.zeros(tree.n_nodes, np.int64), np.empty(tree.n_nodes, np.int64)
+    depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
+    number[np.argsort(depth, kind="stable")] = np.arange(tree.n_nodes)
+    return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
 
 
 def _build_top(n_trees: int) -> tuple[list[list[int]], int]:
@@ -272,15 +257,6 @@ def _build_top(n_trees: int) -> tuple[list[list[int]], int]:
         groups.append((middle, last, [*path, 2 * n_nodes + 1]))
         n_nodes += 1
     return paths, n_nodes
-
-
-def _number_by_depth(tree: Tree) -> Tree:
-    """Return the tree with its nodes numbered from the root down, level by level."""
-    codes, lengths = tree.codes, np.diff(tree.codes.code_steps)
-    depth, number = np.zeros(tree.n_nodes, np.int64), np.empty(tree.n_nodes, np.int64)
-    depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
-    number[np.argsort(depth, kind="stable")] = np.arange(tree.n_nodes)
-    return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
 
 
 # -- the mixtures ------------------------------------------------------------------------------------
