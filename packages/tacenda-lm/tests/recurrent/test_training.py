@@ -5,7 +5,7 @@ import pytest
 
 from support.texts import text
 from tacenda import Corpus
-from tacenda.errors import ArtifactError, FittingError
+from tacenda.errors import FittingError
 from tacenda.fitting import Position
 from tacenda.fitting.trainer import pack
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
@@ -135,20 +135,6 @@ def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
     with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
         RecurrentLM(**SMALL).fit(text(), valid=text(30, 1))
     assert not list(recwarn)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda array: array[:, :-1], lambda array: array.astype(np.float64)],
-    ids=["short", "kind"],
-)
-def test_damaged_arrays_are_refused(damage):
-    """Those that are missing, of another rank or hold NaN: see test_conformance.py."""
-    model = RecurrentLM(**{**SMALL, "epochs": 1}).fit(text())
-    for name in ("transitions", "inputs", "offsets", "outputs", "biases"):
-        arrays = {**model.arrays(), name: damage(model.arrays()[name])}
-        with pytest.raises(ArtifactError, match=name):
-            RecurrentLM.from_arrays(model.config_dict(), arrays)
 
 
 def trainer_of(averaging):
