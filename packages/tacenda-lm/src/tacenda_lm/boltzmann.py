@@ -60,9 +60,8 @@ _INITIAL_SUM = 1e-6  # of squares, in AdaGrad
 _FEATURE_DECAY = 1e-4  # weight decay of the feature vectors of the words of a step
 _WEIGHT_DECAY = 1e-5  # of all other weights except biases
 _N_DRAWN = 10  # words drawn from the prediction for every context
-_MIN_STEPS = (
-    16  # per epoch; with fewer, the learning rate rises at once, which spoils a fit to a small text
-)
+# per epoch; with fewer, the learning rate rises at once, which spoils a fit to a small text
+_MIN_STEPS = 16
 
 
 # -- options -----------------------------------------------------------------------------------------
@@ -138,11 +137,6 @@ class TemporalFRBMSettings(FRBMSettings):
     def check(self) -> None:
         if self.piece_words > self.batch_words:
             self.refuse("piece_words", f"at most batch_words, {self.batch_words}")
-
-    def make_plain(self) -> FRBMSettings:
-        """Return the settings of the `FRBM` with which training begins."""
-        shared = {one.name: getattr(self, one.name) for one in FRBMSettings.options()}
-        return FRBMSettings(**{**shared, "epochs": self.frbm_epochs})
 
 
 # -- the model ---------------------------------------------------------------------------------------
@@ -674,9 +668,8 @@ class TemporalTrainer(BoltzmannTrainer):
             from_later, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
             for t in reversed(range(len(slopes))):
                 p = hidden[t]
-                from_later[t] = (
-                    back * p * (1 - p)
-                )  # zero where a sequence begins, because p is 0 there
+                # zero where a sequence begins, because p is 0 there
+                from_later[t] = back * p * (1 - p)
                 slopes[t] += from_later[t]
                 back = slopes[t] @ now.transitions
             from_later = from_later.reshape(-1, now.hidden)
@@ -701,9 +694,7 @@ def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParamete
         return rng.standard_normal(shape, np.float32)
 
     weight = np.float32(1 / np.sqrt(hidden))
-    smoothed = (
-        counts + 0.1
-    )  # so that the bias of a word that does not occur in the text is not -inf
+    smoothed = counts + 0.1  # so that the bias of a word that the text does not have is not -inf
     return BoltzmannParameters(
         words=draw_normal(len(counts), features) * np.float32(0.1),
         contexts=draw_normal(settings.context, features, hidden) * weight,
@@ -826,7 +817,8 @@ class TemporalFRBM(FRBM):
             self._begin.vocabulary.require_same(corpus.vocabulary, "the text of a TemporalFRBM")
             begin = self._begin.parameters
         elif settings.frbm_epochs:
-            plain = FRBM.from_settings(settings.make_plain())
+            shared = {one.name: getattr(settings, one.name) for one in FRBMSettings.options()}
+            plain = FRBM.from_settings({**shared, "epochs": settings.frbm_epochs})
             plain._fit(corpus, valid, replace(run.stage("frbm"), description="fitting the FRBM"))
             begin, facts["frbm"] = plain.parameters, plain.fitted_on["training"]
             run = run.stage(first=False)

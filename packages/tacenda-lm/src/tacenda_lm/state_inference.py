@@ -28,9 +28,8 @@ Ints = npt.NDArray[np.integer[Any]]
 Product: TypeAlias = Callable[[Floats], Floats]
 """Maps rows e (states, types) to the rows G e."""
 
-SMALL_VOCABULARY = (
-    512  # types up to which G is stored as a matrix, and a loop over time is compiled
-)
+# types up to which G is stored as a matrix, and a loop over time is compiled
+SMALL_VOCABULARY = 512
 _MAX_NEWTON_STEPS = 30  # two to four are usual
 _MAX_HALVINGS = 20  # of one Newton step
 _MAX_CG_STEPS = 60  # of conjugate gradients, for one Newton step

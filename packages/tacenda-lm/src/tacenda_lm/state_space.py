@@ -292,9 +292,8 @@ class Parameters(Arrays):
     # C, transposed; the row of <unk> is zero
     features: Float32[Array, "types features", options.BOUNDED_WEIGHTS]
     biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
-    joint: Float32[
-        Array, "runs joint_width", options.BOUNDED_WEIGHTS
-    ]  # the vectors of runs of tokens
+    # the vectors of runs of tokens
+    joint: Float32[Array, "runs joint_width", options.BOUNDED_WEIGHTS]
     variance: float = 1.0  # the diagonal of Lambda
     exact: bool = False  # whether a token that was read corrects the state to the most probable one
 
@@ -355,9 +354,8 @@ class Forward(NamedTuple):
     after: Floats  # (texts, internal): the internal state after the last token
     states: Floats  # q (steps, texts, internal)
     errors: Floats  # e (steps, texts, types); empty without an internal state
-    reached: (
-        Floats  # (steps, texts, types): the probabilities at which e was computed; empty likewise
-    )
+    # (steps, texts, types): the probabilities at which e was computed; empty likewise
+    reached: Floats
 
 
 def read(
@@ -382,11 +380,28 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
         none = rows[:, :, :0]
         return Forward(log_softmax(rows), before, none, none, none)
     from_inputs = x @ p.transition[:, n_q:].T
-    if not p.exact and rows.shape[2] <= SMALL_VOCABULARY:
-        return _forward_compiled(p, piece, before, keep, rows, from_inputs)
-    states = np.empty((*piece.words.shape, n_q), rows.dtype)
+    states, dtype = np.empty((*piece.words.shape, n_q), rows.dtype), rows.dtype
     errors, reached = np.empty_like(rows), np.empty_like(rows)
-    q, gain, product = before, p.gain, p.product
+    q, gain, product = np.array(before, dtype), p.gain, p.product
+    if not p.exact and rows.shape[2] <= SMALL_VOCABULARY:  # the loop below in compiled code
+        from tacenda_lm.compiled import read_side_by_side  # imports numba
+
+        def convert(*arrays: Floats) -> tuple[Floats, ...]:
+            return tuple(np.ascontiguousarray(array, dtype) for array in arrays)
+
+        read_side_by_side(
+            np.ascontiguousarray(piece.words, np.int64),
+            dtype.type(LIMIT),
+            *convert(from_inputs),
+            convert(p.outputs[:, :n_q], p.transition[:, :n_q], gain),
+            convert(
+                piece.live, piece.seen, np.empty((0, 0, 0)) if keep is None else keep[..., :n_q]
+            ),
+            rows,
+            q,
+            (states, errors),
+        )
+        return Forward(rows, q, states, errors, np.exp(rows))
     for t in range(len(rows)):
         states[t] = q
         rows[t] += (q if keep is None else q * keep[t, :, :n_q]) @ p.outputs[:, :n_q].T
@@ -398,42 +413,6 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
     return Forward(rows, q, states, errors, reached)
 
 
-def _forward_compiled(
-    p: Parameters,
-    piece: Piece,
-    before: Floats,
-    keep: Floats | None,
-    rows: Floats,
-    from_inputs: Floats,
-) -> Forward:
-    """Do the loop of `forward` in compiled code, for steps of ascent and few types; ``rows`` become log-probabilities.
-
-    ``rows`` (steps, texts, types) are the scores from inputs and biases, ``from_inputs`` (steps, texts, internal) the
-    contribution of the inputs to the next internal state.
-    """
-    from tacenda_lm.compiled import read_side_by_side  # imports numba
-
-    n_q, dtype = p.internal, rows.dtype
-    states, errors = np.empty_like(from_inputs, dtype=dtype), np.empty_like(rows)
-    kept = np.empty((0, 0, 0)) if keep is None else keep[..., :n_q]
-
-    def convert(*arrays: Floats) -> tuple[Floats, ...]:
-        return tuple(np.ascontiguousarray(array, dtype) for array in arrays)
-
-    q = np.array(before, dtype)
-    read_side_by_side(
-        np.ascontiguousarray(piece.words, np.int64),
-        dtype.type(LIMIT),
-        *convert(from_inputs),
-        convert(p.outputs[:, :n_q], p.transition[:, :n_q], p.gain),
-        convert(piece.live, piece.seen, kept),
-        rows,
-        q,
-        (states, errors),
-    )
-    return Forward(rows, q, states, errors, np.exp(rows))
-
-
 def backward(
     p: Parameters, piece: Piece, passed: Forward, keep: Floats | None = None
 ) -> tuple[float, dict[str, Gradient]]:
@@ -442,6 +421,7 @@ def backward(
     The state before the piece is a constant.
     """
     n_q, (steps, texts) = p.internal, piece.words.shape
+    flat = steps * texts, -1
     x = piece.inputs.look_up(p)
     d_scores = np.exp(passed.log_probs) * piece.live[..., None]
     at = np.arange(steps)[:, None], np.arange(texts), piece.words
@@ -452,14 +432,14 @@ def backward(
     if n_q:
         # by A s (steps, texts, internal); this changes d_scores too
         d_next = _go_back(p, piece, passed, keep, d_scores, d_transition, d_outputs)
-        flat = _flatten(d_next)
-        d_transition[:, :n_q] += flat.T @ _flatten(passed.states)
-        d_transition[:, n_q:] += flat.T @ _flatten(x)
+        back = d_next.reshape(flat).T
+        d_transition[:, :n_q] += back @ passed.states.reshape(flat)
+        d_transition[:, n_q:] += back @ x.reshape(flat)
         d_x += d_next @ p.transition[:, n_q:]
         seen_by_output = passed.states if keep is None else passed.states * keep[..., :n_q]
-        d_outputs[:, :n_q] += _flatten(d_scores).T @ _flatten(seen_by_output)
+        d_outputs[:, :n_q] += d_scores.reshape(flat).T @ seen_by_output.reshape(flat)
     seen_by_output = x if keep is None else x * keep[..., n_q:]
-    d_outputs[:, n_q:] += _flatten(d_scores).T @ _flatten(seen_by_output)
+    d_outputs[:, n_q:] += d_scores.reshape(flat).T @ seen_by_output.reshape(flat)
     back = d_scores @ p.outputs[:, n_q:]
     d_x += back if keep is None else back * keep[..., n_q:]
     n, width = piece.inputs.words.shape[-1], p.features.shape[1]
@@ -468,7 +448,7 @@ def backward(
         "transition": (None, d_transition),
         "outputs": (None, d_outputs),
         "features": sum_by_row(piece.inputs.words.ravel(), d_features.reshape(-1, width)),
-        "biases": (None, _flatten(d_scores).sum(axis=0)[:, None]),
+        "biases": (None, d_scores.reshape(flat).sum(axis=0)[:, None]),
     }
     if piece.inputs.runs.shape[-1]:
         stored = np.nonzero(piece.inputs.runs >= 0)
@@ -511,12 +491,6 @@ def _go_back(
     d_transition += p.variance * (d_gain.T @ p.outputs)
     d_outputs += p.variance * (d_gain @ p.transition)
     return d_next
-
-
-def _flatten(array: Floats) -> Floats:
-    """Return an array (steps, texts, width) as (steps * texts, width)."""
-    steps, texts, width = array.shape
-    return array.reshape(steps * texts, width)
 
 
 # -- prediction -------------------------------------------------------------------------------------
@@ -581,7 +555,8 @@ class StateSpacePredictor(Predictor):
     def score(self, stream: Stream) -> Float64:
         scores = np.zeros(len(stream.ids))
         sequences = np.arange(len(stream.offsets) - 1)
-        for positions, passed in self._forward_blocks(self._make_text(stream), sequences):
+        text = Text(stream, self.window, self.n, self.joint)
+        for positions, passed in self._forward_blocks(text, sequences):
             inside = positions >= 0
             words = np.where(inside, stream.ids[positions], 0)
             of_words = np.take_along_axis(passed.log_probs, words[..., None], 2)[..., 0]
@@ -614,7 +589,7 @@ class StateSpacePredictor(Predictor):
         (q, _), words = self._unpack([state]), state.parts(2)[0]
         if not len(ids):
             return
-        text = self._make_text(Stream.following(ids, words))
+        text = Text(Stream.following(ids, words), self.window, self.n, self.joint)
         size, begin = self._count_steps(1), len(words)
         for i in range(0, len(ids), size):
             end = min(i + size, len(ids))
@@ -627,8 +602,8 @@ class StateSpacePredictor(Predictor):
             yield piece, passed, self._make_state((*words, *ids[:end].tolist()), q[0])
 
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
-        text, firsts, types = self._make_text(stream), stream.firsts, self.n_types
-        offsets = stream.offsets
+        text = Text(stream, self.window, self.n, self.joint)
+        offsets, firsts, types = stream.offsets, stream.firsts, self.n_types
         # a block has whole sequences, or is a part of one
         for first, last in runs(offsets, rows_of_block(types)):
             begin, end = int(offsets[first]), int(offsets[last])
@@ -642,9 +617,6 @@ class StateSpacePredictor(Predictor):
                     inside = positions >= 0
                     rows[positions[inside] - begin] = passed.log_probs[inside]
                 yield rows[~firsts[begin:end]]
-
-    def _make_text(self, stream: Stream) -> Text:
-        return Text(stream, self.window, self.n, self.joint)
 
     def _count_steps(self, texts: int) -> int:
         """Return the number of steps of a piece of so many texts."""
@@ -789,14 +761,23 @@ class GradientTrainer(Trainer):
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         """Change the parameters, and return the summed loss of the piece and the norm of the mean gradient, if any."""
-        piece, keep = self._drop(piece)
+        settings, keep = self.settings, None
+        rng = np.random.default_rng([settings.seed, 2, self.steps])
+        share, runs = settings.advanced.joint_dropout, piece.inputs.runs
+        if runs.shape[-1] and share:
+            # new text lacks some runs, which the training text never does: some places ignore runs from a random length
+            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
+            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
+        if settings.dropout:
+            shape = (*piece.words.shape, self.current.outputs.shape[1])
+            keep = draw_dropout_mask(shape, settings.dropout, rng)
         found = forward(self.current, piece, self._carried, keep)
         loss, gradients = backward(self.current, piece, found, keep)
         self._carried[:] = found.after
         rows, values = map(np.asarray, gradients["features"])
         known = rows != self.joint.unknown  # the vector of an unknown token stays zero
         gradients["features"] = rows[known], values[known]
-        if not self.settings.advanced.biases:
+        if not settings.advanced.biases:
             del gradients["biases"]
         per_token = 1 / max(float(piece.live.sum()), 1.0)
         squares = sum(float((gradient * gradient).sum()) for _, gradient in gradients.values())
@@ -808,20 +789,6 @@ class GradientTrainer(Trainer):
                 slower = float(np.sqrt(gradient.shape[1])) if name == "transition" else 1.0
                 self.move(name, table_rows, gradient * factor, learning_rate / slower)
         return loss, norm
-
-    def _drop(self, piece: Piece) -> tuple[Piece, Floats | None]:
-        """Leave out random runs of a piece; return it, and factors of the states for dropout, None for all 1."""
-        settings, keep = self.settings, None
-        rng = np.random.default_rng([settings.seed, 2, self.steps])
-        share, runs = settings.advanced.joint_dropout, piece.inputs.runs
-        if runs.shape[-1] and share:
-            # new text lacks some runs, which the training text never does: some places ignore runs from a random length
-            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
-            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
-        if settings.dropout:
-            shape = (*piece.words.shape, self.current.outputs.shape[1])
-            keep = draw_dropout_mask(shape, settings.dropout, rng)
-        return piece, keep
 
 
 class RulesTrainer(GradientTrainer):
@@ -860,12 +827,7 @@ class RulesTrainer(GradientTrainer):
         width = p.features.shape[1]
         words, sums = sum_by_row(piece.inputs.words.ravel(), d_features.reshape(-1, width))
         changes["features"][words] = sums
-        self._apply(changes, learning_rate / max(float(piece.live.sum()), 1.0))
-        return loss, None
-
-    def _apply(self, changes: dict[str, Floats], rate: float) -> None:
-        """Add ``rate`` times the changes to the matrices, and scale those down that exceed ``norm_limit``."""
-        advanced = self.settings.advanced
+        advanced, rate = self.settings.advanced, learning_rate / max(float(piece.live.sum()), 1.0)
         changes["features"][self.joint.unknown] = 0
         if not advanced.biases:
             changes["biases"][:] = 0
@@ -875,3 +837,4 @@ class RulesTrainer(GradientTrainer):
             squares = float((table.astype(np.float64) ** 2).sum())
             if name != "biases" and squares > advanced.norm_limit:
                 table *= np.float32(np.sqrt(advanced.norm_limit / squares))
+        return loss, None

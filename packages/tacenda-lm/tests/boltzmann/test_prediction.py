@@ -31,9 +31,9 @@ def test_hidden_units_are_summed_out_and_carried_along(oracles, temporal, contex
     model = BoltzmannPredictor(oracles.single(p), END)
     state, found = model.start(), []
     for word in words.tolist():
-        found.append(model.log_probs([state])[0])
+        found.append(model.rows(model.vectors([state]))[0])
         state = model.after(state, word)
-    found.append(model.log_probs([state])[0])
+    found.append(model.rows(model.vectors([state]))[0])
     np.testing.assert_allclose(found, expected, atol=2e-5)
     stream = Stream.of(words, np.array([0, len(words)]), END, True)
     np.testing.assert_allclose(
@@ -60,7 +60,7 @@ def test_sequences_of_all_lengths_side_by_side_are_as_each_alone(oracles, tempor
     np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-4)
     state, step = model.start(), []
     for word in parts[4].tolist():
-        step.append(model.log_prob([state], np.array([word]))[0])
+        step.append(model.pick(model.vectors([state]), np.array([word]))[0])
         state = model.after(state, word)
     np.testing.assert_allclose(alone[4], step, atol=1e-5)
 
@@ -74,5 +74,5 @@ def test_a_word_long_ago_changes_what_the_temporal_model_predicts_and_only_that(
             for word in (first, 3, 4):
                 state = model.after(state, word)
             states_after.append(state)
-        rows = model.log_probs(states_after)
+        rows = model.rows(model.vectors(states_after))
         assert (np.abs(rows[0] - rows[1]).max() > 1e-3) == temporal
