@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacenda
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import AdaptiveMixture, KneserNey, Mixture, UnigramCache
 from tacenda_lm.sequences import encode_sentences
@@ -167,11 +167,6 @@ def test_numbers_out_of_bounds_are_refused(models, options):
         AdaptiveMixture(models, **options)
 
 
-def test_states_of_others_and_texts_of_nothing_are_refused(models):
-    mixture = AdaptiveMixture(models)
+def test_a_state_of_a_mixture_with_fixed_weights_is_refused(models):
     with pytest.raises(DataError, match="not one of this model"):
-        mixture.advance(Mixture(models).start(), 1)
-    with pytest.raises(CorpusError, match="no tokens"):
-        mixture.fit_weights([[]])
-    with pytest.raises(ConfigurationError, match="paragraph"):
-        mixture.fit_weights(VALID, context="paragraph")
+        AdaptiveMixture(models).advance(Mixture(models).start(), 1)

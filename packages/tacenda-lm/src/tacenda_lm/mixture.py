@@ -23,7 +23,6 @@ one word. lambda, eta and delta are fitted to held-out text together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Real
 from operator import is_
@@ -198,28 +197,22 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_context(self.own_context if context is None else context)
-        with self._restoring_facts_on_error():
-            scores, _ = self._score_text(text, context, marks)
-            self._weights = fit_weights(scores, self._weights)
-        self._note_weights(scores)
-        return self
-
-    @contextmanager
-    def _restoring_facts_on_error(self) -> Iterator[None]:
-        """Leave out the facts about the old weights, so that nothing warns of them; restore them if the fit fails."""
-        before = self.fitted_on
-        of_weights = _REFITTED, "weights_n_tokens"
+        before, of_weights = self.fitted_on, (_REFITTED, "weights_n_tokens")
+        # the facts about the old weights are left out, so that nothing warns of them
         self.fitted_on = {name: fact for name, fact in before.items() if name not in of_weights}
         try:
-            yield
+            scores, begins = self._score_text(text, context, marks)
+            self._fit_to(scores, begins)
         except BaseException:
             self.fitted_on = before
             raise
-
-    def _note_weights(self, scores: Float64) -> None:
-        """Note that weights were fitted to ``scores`` (components, tokens) of the components as they are now."""
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
         self._weighed = [_list_fits(model) for model in self._models.values()]
+        return self
+
+    def _fit_to(self, scores: Float64, begins: _Ints) -> None:
+        """Fit the weights to log-probabilities (components, tokens) of sequences that begin at ``begins``."""
+        self._weights = fit_weights(scores, self._weights)
 
     def _warn_of_refits(self) -> None:
         """Warn once of components that were fitted again since the weights were fitted to them."""
@@ -346,14 +339,14 @@ class Mixture(LanguageModel):
         """Yield the distributions of the components, float64 (components, tokens of the block, types)."""
         checked, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
-        maps = [ids for _, ids in self._with_maps()]
+        components = list(self._with_maps())
         parts = [
-            rechunk(model.distributions(_renumber(checked, its_ids), cuts), size)
-            for model, its_ids in self._with_maps()
+            rechunk(model.distributions(_renumber(checked, its), cuts), size)
+            for model, its in components
         ]
-        for of_components in zip(*parts, strict=True):
-            pairs = zip(of_components, maps, strict=True)
-            yield np.stack([_reorder_columns(rows, its_ids) for rows, its_ids in pairs])
+        for block in zip(*parts, strict=True):
+            pairs = zip(block, components, strict=True)
+            yield np.stack([_reorder_columns(rows, its) for rows, (_, its) in pairs])
 
     def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the `score_corpus` of each component: natural, float64 (components, tokens)."""
@@ -481,26 +474,19 @@ class AdaptiveMixture(Mixture):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit_weights(
-        self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
-    ) -> Self:
-        context = check_context(self.own_context if context is None else context)
-        with self._restoring_facts_on_error():
-            scores, begins = self._score_text(text, context, marks)
-            fixed = fit_weights(scores, self._weights)
-            used = fixed > 0
-            # relative to all components, as in predictions
-            evidence = _weigh_evidence(scores)[used]
-            fits = [
-                _fit_with_memory(scores[used], evidence, begins, fixed[used], memory)
-                for memory in _MEMORIES_TRIED
-            ]
-            best = min(fits, key=lambda fit: fit.nats)
-            self._weights = np.zeros_like(fixed)
-            self._weights[used] = best.weights
-            self.adaptation, self.memory = best.adaptation, best.memory
-        self._note_weights(scores)
-        return self
+    def _fit_to(self, scores: Float64, begins: _Ints) -> None:
+        fixed = fit_weights(scores, self._weights)
+        used = fixed > 0
+        # relative to all components, as in predictions
+        evidence = _weigh_evidence(scores)[used]
+        fits = [
+            _fit_with_memory(scores[used], evidence, begins, fixed[used], memory)
+            for memory in _MEMORIES_TRIED
+        ]
+        best = min(fits, key=lambda fit: fit.nats)
+        self._weights = np.zeros_like(fixed)
+        self._weights[used] = best.weights
+        self.adaptation, self.memory = best.adaptation, best.memory
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -689,7 +675,7 @@ class _Fit(NamedTuple):
 
 
 def _fit_with_memory(
-    scores: Float64, evidence: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
+    scores: Float64, evidence: Float64, begins: _Ints, start: Float64, memory: float
 ) -> _Fit:
     """Find the weights and the adaptation that give a text the highest probability, with one memory.
 
