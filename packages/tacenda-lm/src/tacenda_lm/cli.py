@@ -121,7 +121,10 @@ def surprisal(
         common.check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    texts = _open_texts(files, encoding, errors)
+    if [str(file) for file in files].count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    # a missing file is an error before any is read
+    texts: list[Any] = [common.input_text(file, encoding, errors) for file in files]
     if region is not None:
         form: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
         form |= {"delimiter": _TABS.get(delimiter or "", delimiter), "quotes": quotes}
@@ -355,12 +358,7 @@ def perplexity(
     found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
-    else:
-        _print_perplexity(found)
-
-
-def _print_perplexity(found: Perplexity) -> None:
-    """Print a perplexity in its variants, one line each."""
+        return
     typer.echo(
         f"{found.n_sentences:,} sentences, {found.n_words:,} words, "
         f"{found.n_oov:,} of them outside the vocabulary"
@@ -616,9 +614,8 @@ def _make_model(
             "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
         )
     unfitted = plugins.make("language_models", name, options, distribution=distribution)
-    if (
-        checkpoints is not None
-    ):  # refused with a scheduler too: no model that a cluster fits has them
+    # refused with a scheduler too: no model that a cluster fits has them
+    if checkpoints is not None:
         check_keeps_checkpoints(unfitted)
     if scheduler is not None:
         from tacenda_lm import dask
@@ -639,13 +636,6 @@ def _name_components(folders: list[Path]) -> list[str]:
     except ArtifactError:
         is_usable = False
     return names if is_usable else [f"model-{i}" for i in range(len(folders))]
-
-
-def _open_texts(files: list[Path], encoding: str, errors: str) -> list[Any]:
-    """Return files, or lines for standard input. Raises CorpusError for a missing one before any is read."""
-    if [str(file) for file in files].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    return [common.input_text(file, encoding, errors) for file in files]
 
 
 def _choose_tokenizer(model: LanguageModel, tokenizer: str | None) -> str:

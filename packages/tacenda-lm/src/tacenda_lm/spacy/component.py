@@ -382,9 +382,8 @@ class _Words(NamedTuple):
     length: npt.NDArray[np.int32]  # (words,), in characters
     segments: Offsets  # (segments + 1,): cuts of the words into sentences, or documents without boundaries
     documents: Offsets  # (documents + 1,): cuts of the segments into documents
-    shares: (
-        Float64 | None
-    )  # (words,): natural log of the share of its class; None where that is all of it
+    # (words,): natural log of the share of its class; None where that is all of it
+    shares: Float64 | None
 
 
 class _DocScorer:

@@ -140,7 +140,7 @@ def register(
     requested = {"lm_rank": rank, "lm_entropy": entropy, "lm_state": state}
     for host, name, getter in _GETTERS:
         if requested.get(name, True):
-            _set(host, prefix + name, getter=partial(getter, prefix))
+            _set(host, prefix + name, getter=partial(_read, prefix, getter))
     _set(Doc, f"{prefix}lm_scores", default=None)
 
 
@@ -164,8 +164,11 @@ def _set(host: Any, name: str, **definition: Any) -> None:
         )
 
 
-def _find_words(prefix: str, piece: Token | Span | Doc) -> tuple[DocScores, slice] | None:
-    """Return the scores of the document and the range of its words in a piece; None if it was not scored.
+# -- the values of the attributes, given the scores of a document and the range of words in a piece of it --
+
+
+def _read(prefix: str, get: Callable[[DocScores, slice], Any], piece: Token | Span | Doc) -> Any:
+    """Return what ``get`` makes of the words in a piece; None if its document was not scored.
 
     A merged token has several words, and whitespace has none.
     """
@@ -173,43 +176,30 @@ def _find_words(prefix: str, piece: Token | Span | Doc) -> tuple[DocScores, slic
     if scores is None:
         return None
     if isinstance(piece, Token):
-        return scores, scores.find_words(piece.idx, piece.idx + len(piece))
+        return get(scores, scores.find_words(piece.idx, piece.idx + len(piece)))
     if isinstance(piece, Span):
-        return scores, scores.find_words(piece.start_char, piece.end_char)
-    return scores, slice(0, len(scores.start))
+        return get(scores, scores.find_words(piece.start_char, piece.end_char))
+    return get(scores, slice(0, len(scores.start)))
 
 
-def _get_token_logprob(prefix: str, token: Token) -> float | None:
-    found = _find_words(prefix, token)
-    if found is None:
-        return None
-    scores, words = found
+def _get_token_logprob(scores: DocScores, words: slice) -> float:
     if words.stop - words.start == 1:  # the common case, in which items are much faster than sums
         share = 0.0 if scores.share is None else scores.share.item(words.start)
         return scores.log_prob.item(words.start) + share
     return float(scores.add_shares(words).sum())
 
 
-def _get_surprisal(prefix: str, token: Token) -> float | None:
-    log_prob = _get_token_logprob(prefix, token)
+def _get_surprisal(scores: DocScores, words: slice) -> float:
     # whitespace has 0.0, not -0.0
-    return None if log_prob is None else 0.0 - log_prob / math.log(2)
+    return 0.0 - _get_token_logprob(scores, words) / math.log(2)
 
 
-def _get_oov(prefix: str, token: Token) -> bool | None:
-    found = _find_words(prefix, token)
-    if found is None:
-        return None
-    scores, words = found
+def _get_oov(scores: DocScores, words: slice) -> bool:
     return bool(scores.oov[words].any())
 
 
-def _get_of_one_word(field: str, prefix: str, token: Token) -> Any:
+def _get_of_one_word(field: str, scores: DocScores, words: slice) -> Any:
     """Return a value that only one word can have; a merged token has None, and whitespace 0, but no state."""
-    found = _find_words(prefix, token)
-    if found is None:
-        return None
-    scores, words = found
     values = getattr(scores, field)
     if values is None:
         return None
@@ -218,29 +208,17 @@ def _get_of_one_word(field: str, prefix: str, token: Token) -> Any:
     return values.item(words.start) if words.stop - words.start == 1 else None
 
 
-def _get_measure(name: str, prefix: str, piece: Span | Doc) -> float | None:
-    """Return an attribute of the perplexity of a piece; None, which JSON has, instead of NaN if it has no word."""
-    found = _find_words(prefix, piece)
-    if found is None:
-        return None
-    scores, words = found
+def _get_measure(name: str, scores: DocScores, words: slice) -> float | None:
+    """Return an attribute of the perplexity of words; None, which JSON has, instead of NaN if there is no word."""
     value: float | None = getattr(scores.measure(words), name)
     return None if value is None or math.isnan(value) else value
 
 
-def _get_logprob(prefix: str, piece: Span | Doc) -> float | None:
-    found = _find_words(prefix, piece)
-    if found is None:
-        return None
-    scores, words = found
+def _get_logprob(scores: DocScores, words: slice) -> float:
     return float(scores.add_shares(words).sum() + scores.select_eos(words).sum())
 
 
-def _get_span_eos(prefix: str, span: Span) -> float | None:
-    found = _find_words(prefix, span)
-    if found is None:
-        return None
-    scores, words = found
+def _get_eos(scores: DocScores, words: slice) -> float | None:
     eos = scores.select_eos(words)
     return float(eos.sum()) if len(eos) else None
 
@@ -253,7 +231,7 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (Token, "lm_entropy", partial(_get_of_one_word, "entropy")),
     (Token, "lm_state", partial(_get_of_one_word, "state")),
     (Span, "lm_logprob", _get_logprob),
-    (Span, "lm_eos", _get_span_eos),
+    (Span, "lm_eos", _get_eos),
     (Span, "perplexity", partial(_get_measure, "value")),
     (Doc, "lm_logprob", _get_logprob),
     (Doc, "perplexity", partial(_get_measure, "value")),

@@ -7,8 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
@@ -29,28 +29,17 @@ class Item(NamedTuple):
     others: dict[str, list[str]]  # the columns of the file, with a value for every region
     # whether a sentence begins with each region; None if the file does not say
     starts: list[bool] | None = None
-    longer_names: tuple[
-        str, ...
-    ] = ()  # with the file, in case an item of another file has this name
+    # with the file, in case an item of another file has this name
+    longer_names: tuple[str, ...] = ()
 
 
 class Form(TypedDict, total=False):
-    """Keyword arguments for the format of a file with columns; see `read_items`."""
+    """Keyword arguments of `read_items` for the format of a file with columns."""
 
     delimiter: str | None
     quotes: bool
     encoding: str
     errors: str
-
-
-@dataclass(frozen=True)
-class _Form:
-    """A `Form` with defaults for missing arguments."""
-
-    delimiter: str | None = None
-    quotes: bool = True
-    encoding: str = "utf-8"
-    errors: str = "strict"
 
 
 class _Row(NamedTuple):
@@ -107,13 +96,11 @@ def read_items(
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
         empty or goes over several lines, or the rows of a text are not adjacent; the message names the row.
     """
-    checked = _Form(**form)
     names: tuple[str, ...] = ("standard input",)
     if isinstance(path, str | os.PathLike):
-        file = text_file(path)
-        names = (file.name, str(file))
-        path = chain.from_iterable(read_blocks(file, checked.encoding, checked.errors))
-    rows = list(_read_rows(path, checked.delimiter, checked.quotes, names[-1]))
+        path = text_file(path)
+        names = (path.name, str(path))
+    rows = list(_read_rows(path, names[-1], **form))
     text_columns = (text,) if isinstance(text, str) else tuple(text)
     items = _collect_items(rows, region, words, text_columns, sentence, names[-1])
     if text_columns or not words:  # otherwise each row is a text
@@ -206,12 +193,20 @@ def _name_items(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> lis
 
 
 def _read_rows(
-    lines: Iterable[str], delimiter: str | None, quotes: bool, file: str
+    lines: Path | Iterable[str],
+    file: str,
+    *,
+    delimiter: str | None = None,
+    quotes: bool = True,
+    encoding: str = "utf-8",
+    errors: str = "strict",
 ) -> Iterator[_Row]:
     """Yield the first row, which names the columns, and all rows with a value, each with as many values.
 
     Raises DataError for a row with more or fewer values, and for a file that cannot be read as columns.
     """
+    if isinstance(lines, Path):
+        lines = chain.from_iterable(read_blocks(lines, encoding, errors))
     ended = (f"{line}\n" for line in lines)
     first, n_skipped = next(ended, ""), 0
     while first and (not first.strip() or _SEPARATOR.fullmatch(first.strip())):

@@ -18,7 +18,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
@@ -47,25 +46,11 @@ Reach: TypeAlias = Literal["text", "sentence"]
 
 
 class Reading(TypedDict, total=False):
-    """Keyword arguments for cutting texts into sentences and tokens; see `surprisal_table`."""
+    """Keyword arguments of `surprisal_table` for reading texts."""
 
     split: Split
-    tokenizer: str | Tokenizer | None
     encoding: str
     errors: str
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """A `Reading` with defaults for missing arguments. Raises ConfigurationError for an unknown split."""
-
-    split: Split = "lines"
-    tokenizer: str | Tokenizer | None = None
-    encoding: str = "utf-8"
-    errors: str = "strict"
-
-    def __post_init__(self) -> None:
-        check_split(self.split)
 
 
 def surprisal_table(
@@ -76,6 +61,7 @@ def surprisal_table(
     unknown: Unknown = "spelling",
     unseen_types: int | None = None,
     context: Reach = "text",
+    tokenizer: str | Tokenizer | None = None,
     **reading: Unpack[Reading],
 ) -> SurprisalTable:
     """Return a table with the surprisal of every word, and further predictors for a regression on reading times.
@@ -129,11 +115,9 @@ def surprisal_table(
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
     check_previous(previous)
-    checked = _Reading(**reading)
-    tokenizer = checked.tokenizer
     tokenize = get_tokenizer(find_fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
-    read = list(_read_texts(texts, tokenize, checked))
+    read = list(_read_texts(texts, tokenize, **reading))
     # whether the training text was certainly tokenized alike; a text split at spaces may have been tokenized before, in
     # any way
     fitted = find_fitted_tokenizers(model)
@@ -157,15 +141,21 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
-    unsplit: bool = (
-        False  # whether this is an item read as one sentence, with unknown sentence starts
-    )
+    # whether this is an item read as one sentence, with unknown sentence starts
+    unsplit: bool = False
     doubt: str | None = None  # a note on why it is probably not running text
 
 
-def _read_texts(texts: Texts, tokenize: Tokenizer, reading: _Reading) -> Iterator[_Text]:
+def _read_texts(
+    texts: Texts,
+    tokenize: Tokenizer,
+    *,
+    split: Split = "lines",
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[_Text]:
     """Yield the words of each text. Raises as `surprisal_table`."""
-    split = reading.split
+    check_split(split)
     if isinstance(texts, str | os.PathLike):
         texts = [texts]
     named: list[tuple[str | None, Any]] = list(
@@ -187,7 +177,7 @@ def _read_texts(texts: Texts, tokenize: Tokenizer, reading: _Reading) -> Iterato
             yield _Text(name, words, text.others, unsplit)
             continue
         first: list[str] = []
-        blocks = collect_first_lines(text_blocks(text, reading.encoding, reading.errors), first)
+        blocks = collect_first_lines(text_blocks(text, encoding, errors), first)
         blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
