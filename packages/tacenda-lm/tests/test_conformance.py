@@ -7,6 +7,7 @@ import pytest
 
 import tacenda_lm as lm
 from tacenda.errors import ArtifactError
+from tacenda.testing.samples import sample_sentences
 from tacenda_lm.testing import check_model
 
 BY_SENTENCE = {"across_sentences": False}
@@ -147,3 +148,17 @@ def test_weights_a_million_times_too_large_are_refused_when_loaded(name):
     }
     with pytest.raises(ArtifactError, match="implausibly large"):
         type(MODELS[name]()).from_artifact(replace(whole, arrays=huge))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HMM", "Recurrent", "StateSpaceOfRunsOfTokens", *(n for n in MODELS if n.startswith("VLHMM"))],
+)
+def test_arrays_of_another_size_or_dtype_are_refused_when_loaded(name):
+    """Those that are missing, of another rank or hold NaN are refused in `check_model`."""
+    model = MODELS[name]().fit(sample_sentences(60))
+    for key, array in model.arrays().items():
+        if array.dtype == np.float32:
+            for damaged in (array[:-1], array.astype(np.float64)):
+                with pytest.raises(ArtifactError, match=key):
+                    type(model).from_arrays(model.config_dict(), {**model.arrays(), key: damaged})

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda_lm import FRBM, KneserNey, Mixture, NeuralCache, RecurrentLM, TemporalFRBM
+from tacenda_lm import FRBM, KneserNey, Mixture, RecurrentLM, TemporalFRBM
 
 SENTENCES = [f"w{i % 5} w{i % 3} w{i % 7}" for i in range(40)]
 SMALL = {"width": 3, "epochs": 1, "streams": 2}
@@ -27,16 +27,6 @@ def test_a_fit_that_fails_leaves_what_was_known_of_the_fit_before(tmp_path):
 def test_a_word_that_is_no_way_of_resuming_is_refused(resume, tmp_path):
     with pytest.raises(ConfigurationError, match='resume is "auto", True or False, not'):
         RecurrentLM(**SMALL).fit(SENTENCES, checkpoints=tmp_path, resume=resume)
-
-
-def test_a_cache_over_a_model_that_was_fitted_again_is_a_cache_over_the_new_model():
-    model = RecurrentLM(**SMALL).fit(SENTENCES)
-    cache = NeuralCache.over(model)
-    model.fit([*["v9 w1 w2 w2 w2 w6 w6"] * 30, *SENTENCES])
-    anew = NeuralCache.over(model)
-    text = ["w1 w2", "w6 w2 w1", "v9"]
-    assert cache.perplexity(text, context="stream") == anew.perplexity(text, context="stream")
-    assert cache.vocabulary == model.vocabulary
 
 
 @pytest.mark.parametrize("name", ["../above", "a/b", "", 1])

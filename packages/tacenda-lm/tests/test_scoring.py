@@ -128,14 +128,6 @@ def test_states_can_be_written_into_as_with_kenlm(model):
             each.BaseScore(State(), "a", State())
 
 
-def test_states_are_values():
-    state = State((1, 2))
-    assert {state: 5}[copy.deepcopy(state)] == 5
-    assert pickle.loads(pickle.dumps(state)) == state  # noqa: S301
-    assert state != State((2, 1))
-    assert state != (1, 2)
-
-
 def test_surprisal_is_in_bits(model):
     np.testing.assert_allclose(model.surprisal(["a", "b"]), [-math.log2(0.4), -math.log2(0.4)])
     assert model.surprisal("a b", eos=True)[-1] == pytest.approx(-math.log2(0.6))
@@ -213,15 +205,6 @@ def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwar
     recwarn.clear()
     assert other.perplexity(unknown) > 1e30
     assert not recwarn.list
-
-
-def test_perplexity_takes_text_in_any_form(model, write_file):
-    lines = ["a b", "c b a", "b"]
-    path = write_file("text.txt", "\n".join([*lines, "", " "]))
-    corpus = Corpus.from_text(path, vocabulary=model.vocabulary)
-    expected = model.perplexity([line.split() for line in lines]).to_dict()
-    for text in (path, corpus, lines, (line for line in lines)):
-        assert model.perplexity(text).to_dict() == pytest.approx(expected)
 
 
 def test_a_string_is_one_sentence_as_with_kenlm(model):

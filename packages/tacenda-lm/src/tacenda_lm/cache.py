@@ -266,11 +266,8 @@ class NeuralCache(_Cache):
                 f"a neural cache needs a language model with state_vectors and vectors_from, such as HLBL or "
                 f"RecurrentLM, and a {type(model).__name__} has none"
             )
-        self.model, self.keeps_checkpoints, self._is_given = (
-            model,
-            model.keeps_checkpoints,
-            is_given,
-        )
+        self.model, self._is_given = model, is_given
+        self.keeps_checkpoints = model.keeps_checkpoints
 
     def __repr__(self) -> str:
         state = "fitted" if self._vocabulary is not None else "not fitted"

@@ -213,9 +213,10 @@ def blocks(
     is refused, and for a corpus with another vocabulary; ConfigurationError if blank lines of a corpus, which has none,
     are to be counted.
     """
+    count_blank = check_blank_lines(blank_lines) == "count"
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
-        if check_blank_lines(blank_lines) == "count":
+        if count_blank:
             raise ConfigurationError(
                 "a corpus leaves blank lines out, so that they cannot be counted: give the text itself, or leave out "
                 'blank_lines="count"'
@@ -224,7 +225,6 @@ def blocks(
             text.refuse_marks()
         yield from _read_corpus(text)
         return
-    count_blank = check_blank_lines(blank_lines) == "count"
     sentences: list[list[str]] = []
     n_tokens = 0
     for tokens in sentences_of(text, tokenizer, marks=marks):

@@ -339,10 +339,8 @@ def _check_fits(
         assert figure.get("protocol"), 'a figure has no "protocol", which says how it was measured'
         value = figure.get("value", np.nan)
         assert 1 <= value < np.inf, f"a perplexity of held-out text is {value}"
-    for one_word in (
-        [["a"]],
-        [["a", "a"], ["a"]],
-    ):  # may be fitted to, or refused with an error of Tacenda
+    # one word may be fitted to, or refused with an error of Tacenda
+    for one_word in ([["a"]], [["a", "a"], ["a"]]):
         small, few = make_model(), Corpus.from_sentences(one_word)
         if refusal_of(partial(small.fit, few), TacendaError, "fitting one word") is None:
             row = small.log_probs([small.start()]).astype(np.float64)

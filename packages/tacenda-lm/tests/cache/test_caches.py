@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tacenda import Corpus
 from tacenda.corpus.text import as_corpus
-from tacenda.errors import ArtifactError, ConfigurationError, DataError
-from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, State, UnigramCache
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, UnigramCache
 from tacenda_lm import cache as neural
 from tacenda_lm.compiled import sum_matching_weights, sum_recent_weights
 
@@ -260,13 +260,6 @@ def test_what_has_no_vectors_is_refused(hlbl, tmp_path):
             NeuralCache.from_arrays(
                 cache.config_dict(), {"scale": np.array([scale])}, nested={"model": hlbl}
             )
-
-
-def test_an_empty_state_is_refused(hlbl):
-    for cache in (UnigramCache().fit(corpus()), NeuralCache.over(hlbl)):
-        for act in (lambda c=cache: c.advance(State(), 0), lambda c=cache: c.log_probs([State()])):
-            with pytest.raises(DataError, match="the state is empty"):
-                act()
 
 
 def test_the_command_line_makes_caches_and_mixes_them(printed, refused, write_file, hlbl, tmp_path):

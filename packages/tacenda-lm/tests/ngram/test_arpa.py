@@ -399,22 +399,6 @@ def test_odd_files_are_read_as_kenlm_reads_them(kenlm, write_file):
             assert model.score(sentence, bos=bos, eos=eos) == pytest.approx(expected, abs=1e-3)
 
 
-def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):
-    model.to_arpa(tmp_path / "m.arpa")
-    theirs = kenlm.Model(str(tmp_path / "m.arpa"))
-    a, b = kenlm.State(), kenlm.State()
-    ours, next_ = State(), State()
-    theirs.BeginSentenceWrite(a)
-    model.BeginSentenceWrite(ours)
-    for word in ["the", "cat", "never", "sat", "on", "<unk>", "mat", "</s>"]:
-        expected = theirs.BaseFullScore(a, word, b)
-        found = model.BaseFullScore(ours, word, next_)
-        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
-        assert found.ngram_length == expected.ngram_length
-        assert found.oov == expected.oov
-        a, b, ours, next_ = b, a, next_, ours
-
-
 def test_log_probabilities_are_never_above_zero_in_a_file(tmp_path):
     """Rounding to float32 must not make a certain word more than certain."""
     model = KneserNey(order=3).fit([["a"]] * 3)

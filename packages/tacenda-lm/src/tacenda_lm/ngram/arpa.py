@@ -48,9 +48,8 @@ from tacenda_lm.sequences import Float64
 
 _BYTES_AT_ONCE = 1 << 22  # read from the file
 _LINES_PER_BLOCK = 1 << 16
-_ODD_LINES = (
-    1 << 10
-)  # read in Python from the first that is not in the usual form, before compiled code tries again
+# read in Python from the first that is not in the usual form, before compiled code tries again
+_ODD_LINES = 1 << 10
 _UNKNOWN_LOG10 = -100.0  # log-probability of <unk> where it is missing, as in KenLM
 _MIN_LOG10 = -1e37  # smaller numbers are read as -inf, as float32 cannot hold them
 _CAPITAL_UNKNOWN = "<UNK>"  # how SRILM may write <unk>

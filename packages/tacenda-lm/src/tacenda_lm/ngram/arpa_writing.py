@@ -31,9 +31,8 @@ from tacenda_lm.ngram.table import Table
 
 _BYTES_AT_ONCE = 1 << 18  # of lines
 _LOG10_E = np.float32(1 / math.log(10))
-_NUMBERS_ROOM = (
-    48  # bytes: two numbers, their tabs, and what is copied after a word take at most so many
-)
+# bytes: two numbers, their tabs, and what is copied after a word take at most so many
+_NUMBERS_ROOM = 48
 _DIGITS = 8  # of a number
 _TENS = 10.0 ** np.arange(23)  # each is exact
 _DIGIT_PAIRS = np.array([[48 + i // 10, 48 + i % 10] for i in range(100)], np.uint8)

@@ -314,11 +314,8 @@ def conditionals(data, shape, contexts, lengths, out):
             if penalty != 0:
                 for w in range(n_types):
                     row[w] += penalty
-            begin, end = (
-                first_after(data, shape, k, place),
-                first_after(data, shape, k, place + 1),
-            )
-            for after in range(begin, end):
+            begin = first_after(data, shape, k, place)
+            for after in range(begin, first_after(data, shape, k, place + 1)):
                 w = word_of(data, shape, k + 1, after)
                 if w < n_types:
                     row[w] = log_prob(data, shape, k + 1, after)
@@ -411,9 +408,8 @@ def check_distributions(data, shape, starts, tolerance, sums):
         for node in range(shape[n, SIZE]):
             begin, end = np.int64(0), n_types
             if n:
-                _prefetch_below(
-                    data, shape, n, suffix[starts[n] : starts[n] + shape[n, SIZE]], node
-                )
+                own = suffix[starts[n] : starts[n] + shape[n, SIZE]]
+                _prefetch_below(data, shape, n, own, node)
                 shorter = suffix[starts[n] + node]
                 begin = first_after(data, shape, n - 1, shorter)
                 end = first_after(data, shape, n - 1, shorter + 1)
@@ -465,9 +461,8 @@ def _word_above_one(data, shape, n, node, suffix, starts, tolerance, best):
     while True:
         penalty += backoff(data, shape, level, longer)
         if penalty <= 0:
-            return np.int64(
-                -1
-            )  # a word above one after a shorter context is found with that context
+            # a word above one after a shorter context is found with that context
+            return np.int64(-1)
         begin, end = np.int64(0), shape[0, SIZE]
         if level:
             shorter = suffix[starts[level] + longer]

@@ -162,9 +162,8 @@ class _Smoother:
         counts, and ``below`` (n-grams listed,) is p(w | h').
         """
         known = prefix >= 0
-        total = _sum_by_context(
-            prefix[known], c[known], n_contexts
-        )  # sum_v c(h v), unlisted n-grams too
+        # sum_v c(h v), unlisted n-grams too
+        total = _sum_by_context(prefix[known], c[known], n_contexts)
         c, prefix = c[listed], prefix[listed]
         if self.katz:
             discounted = c * self.discounts[np.where(c > CUTOFF, 0, c)]
