@@ -90,18 +90,6 @@ def test_partial_fit_takes_text_in_the_vocabulary_of_the_model():
     assert model.fitted_on["n_types"] == len(words)
 
 
-def test_vectors_are_written_into_views_of_larger_arrays():
-    tokens = [line.split() for line in LINES[:3]]
-    model = LDS(**SMALL).fit("\n".join(LINES))
-    ids = [model.vocabulary.encode(words) for words in tokens]
-    offsets = np.cumsum([0, *map(len, ids)])
-    whole = np.full((offsets[-1] + 2, model.width), np.nan, np.float32)
-    views = np.split(whole[1:-1], offsets[1:-1])
-    model.transform_into(np.concatenate(ids), offsets, views)
-    np.testing.assert_array_equal(whole[1:-1], np.concatenate(model.transform(tokens)))
-    assert np.isnan(whole[[0, -1]]).all()
-
-
 def test_word_vectors_are_fitted_to_strings_and_held_out_text():
     pytest.importorskip("torch")
     small = {"hidden": 4, "negatives": 8, "batch_streams": 4, "unrolled_tokens": 8}

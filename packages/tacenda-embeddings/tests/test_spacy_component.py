@@ -21,30 +21,12 @@ def test_tensor_has_the_vectors_of_the_model(any_toy):
     assert doc.tensor.dtype == np.float32
 
 
-def test_token_vector_falls_back_to_the_tensor(toy):
-    doc = pipeline(toy)(TEXT)
-    assert doc[1].has_vector
-    np.testing.assert_array_equal(doc[1].vector, doc.tensor[1])
-    assert doc[0].similarity(doc[0]) == pytest.approx(1.0)
-
-
 def test_empty_document_has_a_tensor_without_rows(any_toy):
     nlp, width = pipeline(any_toy), any_toy.width
     assert nlp("").tensor.shape == (0, width)
     docs = nlp.pipe(["", "the cat", ""])
     assert [doc.tensor.shape for doc in docs] == [(0, width), (2, width), (0, width)]
     assert list(nlp.pipe([])) == []
-
-
-def test_whitespace_tokens_get_zeros_and_are_not_seen_by_the_model(any_toy):
-    nlp = pipeline(any_toy)
-    doc = nlp("the  cat \n saw")
-    blank = [token.is_space for token in doc]
-    assert sum(blank) == 2
-    assert not doc.tensor[blank].any()
-    expected = any_toy.transform([["the", "cat", "saw"]])[0]
-    np.testing.assert_array_equal(doc.tensor[np.logical_not(blank)], expected)
-    assert not nlp(" \n ").tensor.any()
 
 
 def test_stream_equals_single_documents_and_keeps_order(any_toy):
@@ -72,11 +54,6 @@ def test_stream_is_lazy(toy):
             yield "the cat saw a dog"
 
     assert next(iter(pipeline(toy, batch_tokens=20).pipe(endless(), batch_size=4))).tensor.any()
-
-
-def test_tensor_owns_its_memory(any_toy):
-    nlp = pipeline(any_toy)
-    assert all(doc.tensor.flags.owndata for doc in nlp.pipe(["the cat", "a dog"] * 3))
 
 
 def test_tensor_is_an_array_of_the_current_ops(toy):

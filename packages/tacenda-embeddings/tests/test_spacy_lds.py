@@ -54,23 +54,6 @@ def test_words_are_unknown_to_the_model_as_it_is_fitted_now():
     assert [nlp(text).has_vector for text in ("a cat", "the dog")] == [False, True]
 
 
-def test_unknown_words_alone_have_no_vectors_to_compare(nlp, lds):
-    assert lds.knows(lds.vocabulary.words[9])
-    assert not lds.knows("我喜欢猫")
-    one, other = nlp("我喜欢猫"), nlp("股票市场下跌")
-    assert not one.has_vector
-    assert one.tensor.any()
-    with pytest.warns(UserWarning, match="W008"):
-        assert one.similarity(other) == 0.0
-
-
-def test_vectors_depend_on_the_context(nlp, sentences):
-    word = sentences[0][0]
-    alone, inside = nlp(word), nlp(" ".join([*sentences[1][:-1], word]))
-    assert alone[0].text == inside[-1].text
-    assert not np.allclose(alone.tensor[0], inside.tensor[-1])
-
-
 @pytest.mark.parametrize("output", ["own_context", "weighted_mean", "mean", "own", "filtered"])
 def test_the_output_is_a_setting_of_the_component(lds, sentences, tmp_path, output):
     nlp = pipeline(lds, "lds_embeddings", output=output)

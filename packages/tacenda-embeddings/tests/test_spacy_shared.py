@@ -145,14 +145,6 @@ def test_similarity_in_context_holds_in_a_child_that_is_not_a_worker_of_spacy(to
     child.join()
 
 
-def test_documents_of_several_pipelines_are_read_with_their_own_strings(toy):
-    source = pipeline(toy)
-    nlp = sourced(source, "e0")
-    docs = [source.make_doc("blibber cat"), nlp.make_doc("zobbler dog")]
-    found = nlp.get_pipe("e0").predict(docs)
-    assert [rows.shape for rows in found] == [(2, 8), (2, 8)]
-
-
 def test_two_pipelines_share_a_component_in_threads(toy):
     source = pipeline(toy)
     nlp = sourced(source, "e0")

@@ -160,10 +160,9 @@ def test_an_error_of_the_embedder_is_not_taken_for_a_damaged_record(toy, other, 
     component.initialize(artifact=toy)
     [node] = [n for n in nlp.get_pipe("tagger").model.walk() if n.name == "doc_tensor"]
     readings = [Reading("tagger", nlp.get_pipe("tagger"), node, "0")]
-    fingerprint = Fingerprint.of(other)
     monkeypatch.setattr(other, "transform", fail)
     with pytest.raises(ValueError, match="the model is broken"):
-        warn_of_mismatch(readings, fingerprint, other, "'token_embeddings'")
+        warn_of_mismatch(readings, other, "'token_embeddings'")
 
 
 def test_every_component_is_announced_with_its_own_cosine(toy, other):

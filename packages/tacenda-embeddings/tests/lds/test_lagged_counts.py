@@ -288,6 +288,8 @@ def test_bad_settings_are_clear_errors():
     for wrong in ({"n_lags": 0}, {"threads": 0}, {"memory_budget": 0}):
         with pytest.raises(ConfigurationError, match="at least 1"):
             LaggedCounts.from_corpus(text, **wrong)
+    with pytest.raises(ConfigurationError, match=r"no settings: .* LaggedCounts\.from_corpus"):
+        LaggedCounts.from_settings({})
     with pytest.raises(ConfigurationError, match="no lag 3"):
         LaggedCounts.from_corpus(text, 2).matrix(3)
     for factor in (0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e300):

@@ -207,12 +207,6 @@ def test_a_sentence_of_a_hundred_thousand_tokens(model, sentences):
     np.testing.assert_allclose(alone[:200], start[:200], atol=1e-4)
 
 
-def test_ids_and_words_give_the_same(model, sentences):
-    ids = [model.vocabulary.encode(sentence) for sentence in sentences[:20]]
-    for x, y in zip(model.transform_ids(ids), model.transform(sentences[:20]), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_packed_sequences_give_the_same_in_views_of_one_array(model, sentences, output):
     ids = [model.vocabulary.encode(sentence) for sentence in [*sentences[:200], []]]

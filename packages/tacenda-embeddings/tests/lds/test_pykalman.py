@@ -42,7 +42,7 @@ def test_smoothed_means_of_a_finite_sequence(n, system, oracles, parameters_of):
     ids = rng.integers(0, 6, n)
     matrices = build_two_sided(parameters_of(system), np.ones(4), np.zeros(4))
     own = (words @ matrices.table)[ids]
-    F, J, L, R = matrices[1:5]
+    F, J, L, R = matrices.forward, matrices.backward, matrices.left_end, matrices.right_end
     # the ends by plain alternation, until they no longer change
     past = future = np.zeros(2)
     for _ in range(200):

@@ -40,14 +40,6 @@ def test_covariances_in_the_middle_of_a_long_sequence(model, oracles):
     np.testing.assert_allclose(found.Sigma_s @ found.J.T, middle.lagged[100], atol=1e-11)
 
 
-def test_riccati_residual(model):
-    system, parameters = model
-    S1 = solve_steady_state(parameters).Sigma_1
-    R_D = parameters.noise.precision(parameters.C)
-    filtered = np.linalg.inv(np.linalg.inv(S1) + R_D)
-    np.testing.assert_allclose(S1, system.A @ filtered @ system.A.T + system.Q, atol=1e-11)
-
-
 def test_precision_is_the_pseudo_inverse_form(model, oracles):
     system, parameters = model
     expected = system.C.T @ oracles.pseudo_inverse(system.D) @ system.C

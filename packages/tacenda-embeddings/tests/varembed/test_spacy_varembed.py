@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import spacy
-from numpy.testing import assert_array_equal
 from spacy.tokens import Doc
 from spacy.training import Example
 
@@ -12,7 +11,6 @@ from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
 
 pytestmark = pytest.mark.usefixtures("spacy_entry_points")
-WORDS = ["The", "unbefriended", "cat", "  ", "saw", "🙂", "."]
 
 
 @pytest.fixture(scope="module")
@@ -31,38 +29,11 @@ def both(lds, varembed):
     return nlp
 
 
-def test_tensor_holds_the_models_vectors_and_zeros_for_whitespace(nlp, varembed):
-    [doc] = nlp.pipe([Doc(nlp.vocab, words=WORDS)])
-    expected = varembed.vectors([word for word in WORDS if word.strip()])
-    assert_array_equal(doc.tensor[[0, 1, 2, 4, 5, 6]], expected)
-    assert not doc.tensor[3].any()
-
-
 def test_an_artifact_of_another_embedder_is_refused(lds, sumembed):
     for model in (lds, sumembed):
         component = spacy.blank("en").add_pipe("varembed_embeddings")
         with pytest.raises(ConfigurationError, match="not 'varembed'"):
             component.initialize(artifact=model)
-
-
-def test_component_fits_on_raw_text(texts, write_file):
-    pytest.importorskip("torch", reason="fitting needs torch")
-    path = write_file("text.txt", "\n".join(map(" ".join, texts[:100])))
-    nlp = spacy.blank("en")
-    settings = {"width": 5, "epochs": 1, "advanced": {"hidden": 5, "negatives": 16}}
-    nlp.add_pipe("varembed_embeddings").initialize(nlp=nlp, corpus=path, settings=settings)
-    assert nlp("anything at all").tensor.shape == (3, 5)
-
-
-def test_lds_and_varembed_stand_side_by_side_and_say_where(lds, varembed, tmp_path):
-    nlp = both(lds, varembed)
-    doc = nlp(Doc(nlp.vocab, words=["The", "cat", "saw"]))
-    assert doc.tensor.shape == (3, lds.width + varembed.width)
-    first, last = [0, lds.width], [lds.width, lds.width + varembed.width]
-    assert doc._.tensor_columns == {"lds_embeddings": first, "varembed_embeddings": last}
-    assert_array_equal(doc.tensor[:, lds.width :], varembed.vectors(["The", "cat", "saw"]))
-    loaded = reload(nlp, tmp_path / "p")
-    assert_array_equal(loaded(Doc(loaded.vocab, words=["The", "cat", "saw"])).tensor, doc.tensor)
 
 
 def test_a_stock_tagger_learns_from_the_joint_tensor(lds, varembed, texts, tmp_path):

@@ -25,16 +25,6 @@ def saved(varembed, tmp_path):
     return tmp_path / "saved"
 
 
-def test_fit_apply_and_look_inside(run, text, tmp_path):
-    folder = tmp_path / "model"
-    out, err = run.well("fit", "--model", "varembed", "--text", text, "-o", folder, *SMALL)
-    assert out == ""
-    assert "varembed, 6 columns" in err
-    run.well("apply", folder, text, "-o", tmp_path / "v.npz")
-    assert np.load(tmp_path / "v.npz")["vectors"].shape[1] == 6
-    assert tacenda.load(folder).fitted_on["sources"] == ["text.txt"]
-
-
 def test_fit_goes_on_from_checkpoints_and_minds_held_out_text(run, text, tmp_path):
     arguments = [
         "fit", "--model", "varembed", "--text", text, "--valid", text,

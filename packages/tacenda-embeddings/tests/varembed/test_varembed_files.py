@@ -86,14 +86,6 @@ def test_scaled_vectors_point_where_the_others_do(varembed, sumembed):
     assert model.scaled_vectors([]).shape == (0, model.width)
 
 
-def test_gensim_reads_the_exported_file(varembed, tmp_path):
-    models = pytest.importorskip("gensim.models", reason="reads the file with gensim")
-    varembed.save_word2vec(tmp_path / "v.txt")
-    found = models.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
-    word = varembed.vocabulary.words[9]
-    assert_allclose(found[word], varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-6)
-
-
 # -- bad input -------------------------------------------------------------------------------------
 
 

@@ -88,11 +88,6 @@ def zeros(shape: tuple[int, ...], like: Array) -> Array:
     return np.zeros(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_zeros(shape)
 
 
-def empty(shape: tuple[int, ...], like: Array) -> Array:
-    """Return an uninitialized array of the dtype and on the device of another."""
-    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
-
-
 def in_c_order(array: Array, dtype: Any = None) -> Array:
     """Return an array of any device in C order, in another dtype if one is given; copied only if necessary."""
     if isinstance(array, np.ndarray):

@@ -93,6 +93,7 @@ class LaggedCounts(Estimator):
         memory_budget: int = DEFAULT_BUDGET,
         threads: int = 1,
         scratch: str | os.PathLike[str] | None = None,
+        backwards: bool = False,
     ) -> Self:
         """Count a corpus in one pass.
 
@@ -111,6 +112,8 @@ class LaggedCounts(Estimator):
             Number of threads; the result does not depend on it.
         scratch
             Where to create the temporary files; the system's default if None.
+        backwards
+            Whether to read the stream from its end, which gives the transposes of all counts.
 
         Raises
         ------
@@ -127,9 +130,12 @@ class LaggedCounts(Estimator):
         folder = Path(scratch) if scratch is not None else None
         total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
         progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
+        # a stream need not have the option
+        direction = {"backwards": True} if backwards else {}
+        block = block_length(memory_budget, n_lags, threads)
         with closing(progress):
             counted = count_stream(
-                _advance(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
+                _advance(corpus.stream(block, **direction), progress),
                 len(corpus.vocabulary),
                 n_lags,
                 memory_budget=memory_budget,
@@ -144,6 +150,13 @@ class LaggedCounts(Estimator):
             counted.unigram,
             origin=getattr(corpus, "origin", {}),
             storage=Storage(memory_budget, folder),
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        """Raise ConfigurationError: counts have no settings."""
+        raise ConfigurationError(
+            "counts have no settings: count a text with LaggedCounts.from_corpus"
         )
 
     @property

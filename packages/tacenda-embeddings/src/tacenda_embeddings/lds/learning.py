@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 
 from tacenda import devices, tall
 from tacenda.array_ops import in_c_order, to_device, to_numpy, zeros
@@ -49,6 +48,7 @@ from tacenda_embeddings.lds.smoother import (
     SteadyState,
     SteinSolver,
     Vector,
+    solve_stationary_covariance,
     solve_steady_state,
     spectral_radius,
     symmetric_power,
@@ -347,24 +347,21 @@ def hankel_svd(
     r: int,
     rng: np.random.Generator,
     em: _EM | None = None,
-    *,
-    power_iterations: int = 1,
 ) -> HankelFactors:
     """Find the rank-``n_states`` SVD of the block Hankel matrix of ``r`` blocks a side, which is never formed.
 
     It is randomized (Halko et al. 2011): ``rng`` draws the Gaussian test matrix. The moments need at least 2r-1 lags.
-    Each power iteration sharpens the spectrum, and one is enough for text.
+    A power iteration sharpens the spectrum; one is enough for text.
     """
     notify = (lambda _: None) if em is None else em.notify
     V = len(moments.scale)
     width = min(n_states + _OVERSAMPLING, r * V)
     X = to_device(rng.standard_normal((r, V, width), dtype=np.float32), moments.device)
     notify("range of the Hankel matrix")
-    Y = _orthonormalize(hankel_product(moments, X), passes=1 if power_iterations else 2)
-    for remaining in reversed(range(power_iterations)):
-        notify("power iteration")
-        X = _orthonormalize(hankel_product(moments, Y, transpose=True), passes=1)
-        Y = _orthonormalize(hankel_product(moments, X), passes=1 if remaining else 2)
+    Y = _orthonormalize(hankel_product(moments, X), passes=1)
+    notify("power iteration")
+    X = _orthonormalize(hankel_product(moments, Y, transpose=True), passes=1)
+    Y = _orthonormalize(hankel_product(moments, X))
     notify("singular vectors")
     B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
     Y = Y.reshape(r * V, width)
@@ -413,7 +410,7 @@ def identify(
 
 def _add_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
     """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
-    P = symmetrize(scipy.linalg.solve_discrete_lyapunov(A, Q))
+    P = solve_stationary_covariance(A, Q)
     shrink = min(1.0, _EXPLAINED_AT_START / max(_compute_explained_share(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
@@ -432,7 +429,6 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
-    assert isinstance(noise, FullNoise)
     explained = _compute_explained_share(np.asarray(C, np.float32), noise.N)
     if explained <= _MAX_EXPLAINED:
         return parameters

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import to_numpy
-from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive
+from tacenda.arrays import Array, Float32, Float64, named, positive, take
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
@@ -46,7 +46,7 @@ from tacenda_embeddings.lds.smoother import (
     TwoSided,
     Vector,
     build_two_sided,
-    spectral_radius,
+    stable,
     transition_pairs,
 )
 
@@ -55,36 +55,16 @@ Float32Array = npt.NDArray[np.float32]
 _MEMORY_ADVICE = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
-class _Compact(Arrays):
-    """The arrays of a model saved in the compact form from which its table of inputs is computed."""
-
-    C: Float32[Array, "types states"]
-    mean: Float64[Array, "types"]
-    reading: Float64[Array, "states states"]
-    d: Float64[Array, "types", named("noise.d")] | None = None
-    scale: Float64[Array, "types"] | None = None  # 1 / m if None
-
-
-class FittedLDS(Arrays):
-    """The parameters and the smoother of a fitted model, in whitened coordinates.
-
-    The states of the smoother are in output coordinates too: see `build_two_sided`.
-    """
+class FittedLDS(TwoSided):
+    """The smoother of a fitted model, and its parameters in whitened coordinates."""
 
     spherical: bool  # whether a diagonal noise has one variance for all words
-    A: Float64[Array, "states states"]
+    A: Float64[Array, "states states", stable]
     C: Float32[Array, "types states"]
     Q: Float64[Array, "states states"]
     Xi: Float64[Array, "states states"]  # second moment of the smoothed means
     scale: Float64[Array, "types", positive]  # the diagonal of the whitening W
     mean: Float64[Array, "types"]  # m = mu^{1/2}
-    # the matrices of `TwoSided`
-    table: Float32[Array, "types states"]
-    forward: Float64[Array, "states states"]
-    backward: Float64[Array, "states states"]
-    left_end: Float64[Array, "states states"]
-    right_end: Float64[Array, "states states"]
-    filter: Float64[Array, "states states"]
     N: Float64[Array, "states states", named("noise.N")] | None = None  # of `FullNoise`
     d: Float64[Array, "types", named("noise.d")] | None = None  # of `DiagonalNoise`
 
@@ -92,11 +72,11 @@ class FittedLDS(Arrays):
     def of_fit(cls, fit: learning.Fit) -> Self:
         """Return the parameters that a fit found, with their smoother."""
         A, C, Q, noise = fit.parameters
-        arrays = build_two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi)._asdict()
+        arrays = dict(build_two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi).items())
         arrays["table"] = np.ascontiguousarray(arrays["table"], np.float32)
-        arrays |= {"Xi": fit.Xi, "scale": fit.scale, "mean": fit.mean}
+        arrays |= {"A": A, "C": C, "Q": Q, "Xi": fit.Xi, "scale": fit.scale, "mean": fit.mean}
         arrays |= {name: getattr(noise, name, None) for name in ("N", "d")}
-        return cls(getattr(noise, "spherical", False), A, C, Q, **arrays)
+        return cls(spherical=getattr(noise, "spherical", False), **arrays)
 
     @property
     def parameters(self) -> Parameters:
@@ -105,11 +85,6 @@ class FittedLDS(Arrays):
             return Parameters(self.A, self.C, self.Q, FullNoise(np.asarray(self.N)))
         noise = DiagonalNoise(self.d, self.mean, self.spherical)
         return Parameters(self.A, self.C, self.Q, noise)
-
-    @property
-    def inference(self) -> TwoSided:
-        """The matrices of the two-sided smoother."""
-        return TwoSided(*(getattr(self, name) for name in TwoSided._fields))
 
     @cached_property
     def reading(self) -> Matrix:
@@ -378,7 +353,7 @@ class LDS(Estimator):
         power = 0.0 if output in POSTERIOR_MEANS else settings.advanced.row_norm_power
         smoother = self._smoothers.get((power, device))
         if smoother is None:
-            smoother = Smoother(self._learned(self.learned).inference, device, power)
+            smoother = Smoother(self._learned(self.learned), device, power)
             self._smoothers[power, device] = smoother
         return Recipe(output, settings.own_weight, settings.advanced.ends == "exact"), smoother
 
@@ -427,24 +402,18 @@ class LDS(Estimator):
         sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
         reading = None
         if "reading" in arrays:  # the compact form
-            saved = _Compact.from_arrays(arrays, **sizes)
-            mean, reading, scale = saved.mean, saved.reading, saved.scale
-            if scale is None:
-                scale = 1 / np.where(mean > 0, mean, np.nan)
-            raw_inputs = _compute_raw_inputs(saved.C, saved.d, scale, mean)
+            mean = arrays["mean"]
+            reading = take(arrays, "reading", Float64[Array, "states states"], dict(sizes))
+            scale = arrays.get("scale", 1 / np.where(mean > 0, mean, np.nan))
+            raw_inputs = _compute_raw_inputs(arrays["C"], arrays.get("noise.d"), scale, mean)
             table = (raw_inputs @ reading.T).astype(np.float32)
             arrays = {**arrays, "table": table, "scale": scale}
         state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
-        wanted, other = ("N", "d") if noise == "full" else ("d", "N")
-        if getattr(state, wanted) is None or getattr(state, other) is not None:
+        wanted = "N" if noise == "full" else "d"
+        if [name for name in ("N", "d") if getattr(state, name) is not None] != [wanted]:
             raise ArtifactError(
-                f"noise={noise!r} goes with the array noise.{wanted} alone: the file is damaged"
+                f"noise={noise!r} goes with the array noise.{wanted} alone: the model is damaged"
             )
-        for name in ("A", "forward", "backward"):
-            if spectral_radius(getattr(state, name)) >= 1.0:
-                raise ArtifactError(
-                    f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
-                )
         if reading is not None:
             state.__dict__["reading"] = reading  # as saved, so that it is saved again bit for bit
         self.learned = state

@@ -38,14 +38,14 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import tall
-from tacenda.array_ops import empty, multiply_into, to_device, to_numpy, zeros
-from tacenda.arrays import Array
+from tacenda.array_ops import multiply_into, to_device, to_numpy, zeros
+from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
 from tacenda.kernels.shared import unit_rows
@@ -59,7 +59,7 @@ Loading = npt.NDArray[np.floating]
 _MAX_DOUBLINGS = 60
 _MAX_RICCATI_DOUBLINGS = 50
 _DIVERGED_NORM = 1e100
-Float32 = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
 Destination = Any
@@ -159,32 +159,18 @@ class Gain(NamedTuple):
     base_trace: float  # trace(base Psi_0) minus the number of observed dimensions
 
 
-class Noise(Protocol):
-    """Observation noise of some structure: its precision and gain (eqs 6-7), and its M-step (eq 9)."""
-
-    def precision(self, C: Loading) -> Matrix:
-        """Return ``C^T D^+ C`` (states, states)."""
-        ...
-
-    def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """Return the factored steady-state Kalman gain for predictive covariance ``Sigma_1``."""
-        ...
-
-    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> Noise:
-        """Return the noise of the same structure that fits best, given E[x x^T] = ``S_xx``."""
-        ...
-
-
 class FullNoise(NamedTuple):
     """D = Psi_0 - C N C^T, the variance that the states do not explain (LDS paper section 4.2, appendix A.2)."""
 
     N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
     def precision(self, C: Loading) -> Matrix:
+        """Return ``C^T D^+ C`` (states, states)."""
         R = tall.gram(C, C)
         return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
+        """Return the factored steady-state Kalman gain (eqs 6-7) for predictive covariance ``Sigma_1``."""
         # S = Psi_0 + C Z C^T; eq 32 inverts the indefinite Z, this form does not
         R = tall.gram(C, C)
         Z = Sigma_1 - self.N
@@ -194,6 +180,7 @@ class FullNoise(NamedTuple):
         return Gain(Sigma_1 @ inverse, C, R, R, log_det, Z @ inverse, 0.0)
 
     def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> FullNoise:
+        """Return the noise of the same structure that fits best, given E[x x^T] = ``S_xx`` (eq 9)."""
         return FullNoise(S_xx)
 
 
@@ -237,6 +224,10 @@ class DiagonalNoise(NamedTuple):
         if self.spherical:
             d = np.full_like(d, d.mean())
         return DiagonalNoise(d, mean, self.spherical)
+
+
+Noise = FullNoise | DiagonalNoise
+"""Observation noise of either structure."""
 
 
 # -- filter and smoother -------------------------------------------------------------------------------
@@ -308,15 +299,25 @@ def solve_stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
 # -- the two-sided smoother ----------------------------------------------------------------------------
 
 
-class TwoSided(NamedTuple):
-    """Matrices of the two-sided smoother (states, states) in output coordinates, float64; see `build_two_sided`."""
+#: Require a matrix whose powers vanish.
+stable = Constraint(
+    lambda X, sizes: (
+        None
+        if np.abs(np.linalg.eigvals(X)).max(initial=0.0) < 1.0
+        else "is not stable (an eigenvalue of 1 or more)"
+    )
+)
 
-    table: npt.NDArray[np.floating]  # (vocabulary, states), row i is K' w of word i; may be float32
-    forward: Matrix  # F'
-    backward: Matrix  # J
-    left_end: Matrix  # maps b_1 to the past message at the first token
-    right_end: Matrix  # maps a_n to the future message at the last token
-    filter: Matrix  # T^{-1}, maps a_t to the filtered mean xf_t
+
+class TwoSided(Arrays):
+    """Matrices of the two-sided smoother in output coordinates; see `build_two_sided`."""
+
+    table: Float32[Array, "types states"]  # row i is K' w of word i; float64 until it is saved
+    forward: Float64[Array, "states states", stable]  # F'
+    backward: Float64[Array, "states states", stable]  # J
+    left_end: Float64[Array, "states states"]  # maps b_1 to the past message at the first token
+    right_end: Float64[Array, "states states"]  # maps a_n to the future message at the last token
+    filter: Float64[Array, "states states"]  # T^{-1}, maps a_t to the filtered mean xf_t
 
 
 def build_two_sided(
@@ -391,8 +392,8 @@ class Recipe(NamedTuple):
 class Ends(NamedTuple):
     """The messages that enter every sequence from outside, (sequences, states), in the bases of the scans."""
 
-    past: Float32
-    future: Float32
+    past: Float32Array
+    future: Float32Array
 
 
 class Smoother:
@@ -402,18 +403,17 @@ class Smoother:
     """
 
     def __init__(self, matrices: TwoSided, device: str = "cpu", power: float = 0.0) -> None:
-        table, forward, backward, left_end, right_end, T_inv = matrices
-        self._power, self._mean_norm = power, np.linalg.norm(table, axis=1).mean()
-        table = balance(table, power)
+        self._power, self._mean_norm = power, np.linalg.norm(matrices.table, axis=1).mean()
+        table = balance(matrices.table, power)
         self.device, self.states = device, table.shape[1]
         self.table = to_device(table, device)
-        self._forward = build_recurrence(forward, table, device, reverse=False)
-        self._backward = build_recurrence(backward, table, device, reverse=True)
+        self._forward = build_recurrence(matrices.forward, table, device, reverse=False)
+        self._backward = build_recurrence(matrices.backward, table, device, reverse=True)
         bases = self._forward.basis.T, self._backward.basis.T
         self._from_own = self._put(np.concatenate(bases))  # (2 states, states)
-        self._T_inv_T = self._put(T_inv.T)
-        self._L = self._forward.basis_inverse @ left_end @ self._backward.basis
-        self._R = self._backward.basis_inverse @ right_end @ self._forward.basis
+        self._T_inv_T = self._put(matrices.filter.T)
+        self._L = self._forward.basis_inverse @ matrices.left_end @ self._backward.basis
+        self._R = self._backward.basis_inverse @ matrices.right_end @ self._forward.basis
         self._L_T, self._R_T = self._put(self._L.T), self._put(self._R.T)
         self._echoes: dict[int, tuple[Array, Array]] = {}
 
@@ -421,7 +421,7 @@ class Smoother:
         """Return a matrix in float32 on the device."""
         return to_device(matrix.astype(np.float32), self.device)
 
-    def with_table(self, ids: Ids, more: Float32) -> Smoother:
+    def with_table(self, ids: Ids, more: Float32Array) -> Smoother:
         """Return a smoother whose table is rows ``ids`` of this one's, then ``more`` (n, states); on the CPU only."""
         other, more = copy.copy(self), balance(more, self._power, self._mean_norm)
         other.table = np.concatenate([self.table.take(ids, axis=0), more])
@@ -438,21 +438,22 @@ class Smoother:
         with_ends = recipe.exact_ends and output not in _WITHOUT_ENDS
         max_sequences, max_tokens = _CPU_BLOCK if self.device == "cpu" else _DEVICE_BLOCK
         longest = min(max(int(np.diff(offsets).max(initial=0)), max_tokens), len(ids))
-        contexts = empty((longest if output != "own" else 0, 2 * h), self.table)
-        rows = empty((longest, h * WIDTHS[output]), self.table)
+        contexts = zeros((longest if output != "own" else 0, 2 * h), self.table)
+        rows = zeros((longest, h * WIDTHS[output]), self.table)
         is_single = hasattr(arrays, "shape")
         to_host = isinstance(arrays if is_single or not len(arrays) else arrays[0], np.ndarray)
         for first, last in runs(offsets, _GROUP_TOKENS, max_sequences):
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
-            ends = self.find_ends(words, group) if with_ends else None
+            past, future = zeros((2, last - first, h), self.table)
+            if with_ends:
+                past, future = self.find_ends(words, group)
             for i, j in runs(group, max_tokens, last - first):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
-                block_ends = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
-                block_ids = words[group[i] : group[j]]
-                self._compose(recipe, block_ids, cuts, block_ends, contexts, vectors)
+                ends = Ends(past[i:j], future[i:j])
+                self._compose(recipe, words[group[i] : group[j]], cuts, ends, contexts, vectors)
                 if to_host and self.device != "cpu":
                     vectors = to_numpy(vectors)
                 if is_single:
@@ -467,7 +468,7 @@ class Smoother:
         recipe: Recipe,
         ids: Array,
         offsets: Integers,
-        ends: Ends | None,
+        ends: Ends,
         contexts: Array,
         out: Array,
     ) -> None:
@@ -475,9 +476,8 @@ class Smoother:
         output, h = recipe.output, self.states
         own = self.table[ids]  # a new array
         if output != "own":
-            past, future = ends or (None, None)
-            self._forward.scan(ids, offsets, past, contexts)
-            self._backward.scan(ids, offsets, future, contexts, h)
+            self._forward.scan(ids, offsets, ends.past, contexts)
+            self._backward.scan(ids, offsets, ends.future, contexts, h)
             # past and future next to each other, in their own bases
             contexts = contexts[: len(ids)]
         if output == "own":
@@ -522,15 +522,15 @@ class Smoother:
         by_length = to_device(order, self.device)
         a, b = a[by_length], b[by_length]
         between = np.maximum(ascending - 1, 0)
-        past: Float32 = b @ self._L_T
-        y: Float32 = a + self._forward.power(past, between)
+        past: Float32Array = b @ self._L_T
+        y: Float32Array = a + self._forward.power(past, between)
         borders = pairwise([*starts.tolist(), len(y)])
         for n, (i, j) in zip(distinct.tolist(), borders, strict=True):
             n = max(n, 1)
             rows, matrix = self._echoes.get(n) or self._compute_echo(n)
             if len(rows):
                 y[i:j, rows] += y[i:j] @ matrix
-        future: Float32 = y @ self._R_T
+        future: Float32Array = y @ self._R_T
         past += self._backward.power(future, between) @ self._L_T
         given_order = to_device(np.argsort(order), self.device)
         return Ends(past[given_order], future[given_order])
@@ -554,7 +554,7 @@ class Smoother:
         return echo
 
 
-def balance(table: Float32, power: float, mean: float | None = None) -> Float32:
+def balance(table: Float32Array, power: float, mean: float | None = None) -> Float32Array:
     """Return ``table`` (vocabulary, states) with each row divided by its norm, relative to ``mean``, to ``power``.
 
     ``mean`` is the mean of the norms if None.
@@ -575,7 +575,7 @@ def _find_significant_rows(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
 
 
 def build_recurrence(
-    M: Matrix, table: Float32, device: str, *, reverse: bool
+    M: Matrix, table: Float32Array, device: str, *, reverse: bool
 ) -> ModalRecurrence | DenseRecurrence:
     """Build x_t = M (x_{t-1} + table[w_{t-1}]), in the basis of M's eigenvectors unless they are ill-conditioned."""
     try:
@@ -594,7 +594,7 @@ class _Recurrence:
     basis: Matrix  # (states, states), maps coordinates in the basis to those of the table
     basis_inverse: Matrix
 
-    def with_table(self, ids: Ids, more: Float32) -> Self:
+    def with_table(self, ids: Ids, more: Float32Array) -> Self:
         """Return the recurrence over rows ``ids`` of the table, then ``more`` (n, states); on the CPU only."""
         other = copy.copy(self)
         projected = more @ self.basis_inverse.T.astype(np.float32)
@@ -609,7 +609,7 @@ class ModalRecurrence(_Recurrence):
     last token to the first.
     """
 
-    def __init__(self, modes: Any, table: Float32, device: str, reverse: bool) -> None:
+    def __init__(self, modes: Any, table: Float32Array, device: str, reverse: bool) -> None:
         self.basis, self.basis_inverse = modes.P, modes.P_inv
         self._device, self._reverse = device, reverse
         self.inputs = to_device(table @ modes.P_inv.T.astype(np.float32), device)
@@ -672,7 +672,7 @@ class ModalRecurrence(_Recurrence):
 class DenseRecurrence(_Recurrence):
     """The recurrence in the coordinates of the table, for a matrix with ill-conditioned eigenvectors."""
 
-    def __init__(self, M: Matrix, table: Float32, device: str, reverse: bool) -> None:
+    def __init__(self, M: Matrix, table: Float32Array, device: str, reverse: bool) -> None:
         self.basis = self.basis_inverse = np.eye(len(M))
         self.inputs = to_device(table, device)
         self._M, self._device, self._reverse = M, device, reverse

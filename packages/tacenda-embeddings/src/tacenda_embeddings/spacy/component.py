@@ -36,7 +36,7 @@ from tacenda_embeddings.spacy.ownership import (
     find_readings,
 )
 from tacenda_embeddings.spacy.targets import Target
-from tacenda_embeddings.spacy.training_input import Fingerprint, forget_training, warn_of_mismatch
+from tacenda_embeddings.spacy.training_input import forget_training, warn_of_mismatch
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
@@ -95,7 +95,6 @@ class TokenEmbeddings(ModelComponent):
         self._later: list[weakref.ref[Any]] = []
         self._is_relinked = False  # since `check_sourced`
         self._compared = False  # whether all later layers have been compared with this model
-        self._fingerprint: Fingerprint | None = None  # of the model
         self._supplies: bool | None = None  # whether `supply` works
         self._encoder: DocEncoder | None = None
 
@@ -183,17 +182,6 @@ class TokenEmbeddings(ModelComponent):
         model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
         return model
 
-    def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
-        """Return the vectors of documents, one array ``(n_tokens, width)`` each.
-
-        Raises the errors of `ModelComponent.predict`. Warns once if a later component was trained on the vectors of
-        another model, or if most tokens are unknown.
-        """
-        vectors: list[np.ndarray] = super().predict(docs)
-        if not self._compared:
-            self._compare_readers()
-        return vectors
-
     def supply(self, doc: Doc) -> bool:
         """Write vectors to a document that no component has processed, if training would; return whether it would.
 
@@ -235,19 +223,17 @@ class TokenEmbeddings(ModelComponent):
         here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
         later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
         later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
-        readings = list(find_readings(self, later.values()))
-        if not readings:
-            self._compared = True
-            return
-        if self._fingerprint is None:
-            self._fingerprint = Fingerprint.of(self.fitted)
-        self._compared = warn_of_mismatch(readings, self._fingerprint, self.fitted, repr(self.name))
+        readings = find_readings(self, later.values())
+        self._compared = warn_of_mismatch(readings, self.fitted, repr(self.name))
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
-        """Write ``vectors``, as `predict` returns them, to the target of every document.
+        """Write ``vectors``, a float32 array ``(n_tokens, width)`` for each document, to the target.
 
-        Raises ConfigurationError if the component was sourced into a pipeline where others read what it writes.
+        Warns once if a later component was trained on the vectors of another model. Raises ConfigurationError if the
+        component was sourced into a pipeline where others read what it writes.
         """
+        if not self._compared:
+            self._compare_readers()
         if self._is_relinked:
             check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
             self._is_relinked = False
@@ -297,7 +283,7 @@ class TokenEmbeddings(ModelComponent):
     def _set_model(self, model: Any) -> None:
         """Set a fitted model, with the output that the settings name."""
         self._compared, self._supplies = False, None
-        self._fingerprint, self._encoder = None, None
+        self._encoder = None
         super()._set_model(None if model is None else with_output(model, self.output))
 
     def _load_model(self, source: Any) -> Any:
@@ -375,14 +361,11 @@ class DocEncoder:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._vocabulary: Any = None
         self._prepare()
 
     def _prepare(self) -> None:
-        """Read the vocabulary of the model, which has other ids if the model was fitted since the last call."""
+        """Read the vocabulary of the model, which has other ids after another fit."""
         model = self.model
-        if self._vocabulary is model.vocabulary:
-            return
         self.width = int(model.width)
         self._vocabulary = model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
@@ -409,7 +392,8 @@ class DocEncoder:
         """
         if not docs:
             return []
-        self._prepare()
+        if self._vocabulary is not self.model.vocabulary:
+            self._prepare()
         offsets = np.cumsum([0, *map(len, docs)])
         # the words or ids that the model gets, and which tokens they are
         words: Any = self._cache.read(docs)
@@ -463,7 +447,8 @@ class DocEncoder:
         Two documents of unknown words only may have the same vectors. Layers can use these, but they do not make the
         documents similar. A model without ``knows`` counts as one that knows every word.
         """
-        self._prepare()
+        if self._vocabulary is not self.model.vocabulary:
+            self._prepare()
         # the first word decides for most documents
         if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
             return True

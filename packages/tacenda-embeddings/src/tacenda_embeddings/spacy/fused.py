@@ -15,7 +15,7 @@ that: each word has a digest of the few rows of them that it reads.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -28,6 +28,7 @@ from thinc.types import Ragged
 
 from tacenda.forks import renew_in_children
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.spacy.documents import token_batches
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import compute_scales, read_vectors
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
@@ -40,9 +41,6 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # whose results stay in the second-level cache
 _FEW_TOKENS = 128  # it does not pay to look for equal words among them
-_SEQUENTIAL_SPEED = (
-    2  # numbers digested in sequence in the time of one in a row anywhere in a table
-)
 _CACHE_BYTES = 32_000_000  # of rows that a layer caches before it starts again
 
 
@@ -189,20 +187,6 @@ def _flatten(output: Any) -> np.ndarray:
     return output[0] if len(output) == 1 else np.concatenate(output)
 
 
-def _group_docs(docs: Sequence[Doc]) -> Iterator[list[Doc]]:
-    """Yield the documents in blocks of at most `_BLOCK_TOKENS`; a longer document is a block of its own."""
-    block: list[Doc] = []
-    size = 0
-    for doc in docs:
-        if block and size + len(doc) > _BLOCK_TOKENS:
-            yield block
-            block, size = [], 0
-        block.append(doc)
-        size += len(doc)
-    if block:
-        yield block
-
-
 # -- the cache of rows of words ------------------------------------------------------------------------
 
 
@@ -234,17 +218,12 @@ class _Rows(NamedTuple):
 
 
 class _Cache:
-    """Rows by the hash of their word, and columns of W, for the same weights; hold ``lock`` to change it."""
+    """Rows by the hash of their word, and columns of W, for the same weights."""
 
-    def __init__(
-        self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray, lock: threading.Lock
-    ) -> None:
-        self.weights, self.lock = weights, lock
+    def __init__(self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray) -> None:
+        self.weights = weights
         self.places: dict[int, int] = {}  # the row of each word, by its hash
         self.used = 0
-        self.tables_digest: bytes | None = (
-            None  # of the tables, if all rows are known to be computed from these
-        )
         n_read = 4 * len(plan.hashed) + plan.static
         self.rows = _Rows(
             np.empty((256, len(W)), np.float32),
@@ -256,18 +235,11 @@ class _Cache:
             start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.context_parts
         }
 
-    def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> bool:
-        """Add words, while the lock is held; return False, and add none, if the tables have changed since.
+    def add(self, keys: list[int], rows: _Rows) -> None:
+        """Add words; only the holder of the lock of `WordRows` may do so.
 
         The rows are added before their places, so that a reader never finds a place without a row.
         """
-        if self.tables_digest is not None:
-            if not np.array_equal(digest_rows(tables, rows.read), rows.digests):
-                return False
-            if self.tables_digest != digest(tables):
-                self.tables_digest = (
-                    None  # these rows were computed from other tables than the rest
-                )
         used, self.used = self.used, self.used + len(keys)
         if self.used > len(self.rows.table):
             larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
@@ -277,7 +249,6 @@ class _Cache:
         for mine, more in zip(self.rows, rows, strict=True):
             mine[used : self.used] = more
         self.places.update(zip(keys, range(used, self.used), strict=True))
-        return True
 
     def look_up(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Return the table and the place of every key, -1 for a key that is not cached."""
@@ -287,8 +258,6 @@ class _Cache:
 
     def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return what `look_up` returns, but also -1 for a key whose rows in the tables have changed."""
-        if len(keys) > _FEW_TOKENS and self._match_tables(tables, len(set(keys))):
-            return self.look_up(keys)
         _, places = self.look_up(keys)
         table, read, digests = self.rows
         used = np.maximum(places, 0)
@@ -298,33 +267,6 @@ class _Cache:
         if len(changed):
             places[np.isin(places, changed)] = -1
         return table, places
-
-    def _match_tables(self, tables: list[np.ndarray], n_words: int) -> bool:
-        """Remove rows that were not computed from the tables, and return True; False if that costs more than it saves.
-
-        Numbers are digested faster in sequence than row by row, so whole tables are digested for a batch of many words.
-        """
-        widths = [table.shape[1] for table in tables]
-        # a word reads four rows of each hashed table, and one of the vectors
-        n_hashed = self.rows.read.shape[1] // 4
-        n_read = n_words * (4 * sum(widths[:n_hashed]) + sum(widths[n_hashed:]))
-        if sum(table.size for table in tables) > _SEQUENTIAL_SPEED * n_read:
-            return False
-        tables_digest = digest(tables)
-        if tables_digest == self.tables_digest:
-            return True
-        if not self.lock.acquire(blocking=False):
-            return False  # another thread is adding rows
-        try:
-            stale = (
-                digest_rows(tables, self.rows.read[: self.used]) != self.rows.digests[: self.used]
-            )
-            if stale.any():
-                self.places = {key: i for key, i in self.places.items() if not stale[i]}
-            self.tables_digest = tables_digest
-        finally:
-            self.lock.release()
-        return True
 
 
 class WordRows:
@@ -382,7 +324,7 @@ class WordRows:
         n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
         mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
         stop = 0
-        for block in _group_docs(docs):
+        for block in token_batches(docs, _BLOCK_TOKENS, len(docs)):
             start, stop = stop, stop + sum(map(len, block))
             if stop > start:
                 added = _compute_context_rows(plan.context_parts, cache, block)
@@ -400,7 +342,7 @@ class WordRows:
         )
         cache = self._cache
         if cache is None or cache.weights != weights:
-            cache = self._cache = _Cache(weights, plan, W, self._lock)
+            cache = self._cache = _Cache(weights, plan, W)
         return cache
 
     def _find_rows(
@@ -428,8 +370,9 @@ class WordRows:
         if self._lock.acquire(blocking=False):
             try:
                 if 4 * rows.shape[1] * (cache.used + len(new)) > _CACHE_BYTES:
-                    cache = self._cache = _Cache(cache.weights, plan, W, self._lock)
-                added = cache.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
+                    cache = self._cache = _Cache(cache.weights, plan, W)
+                cache.add([keys[i] for i in new], _Rows(rows, read, digests))
+                added = True
             finally:
                 self._lock.release()
         table, places = cache.look_up(keys)

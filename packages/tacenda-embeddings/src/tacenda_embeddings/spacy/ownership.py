@@ -77,39 +77,22 @@ def _check_listeners(
     a later component      always: that component writes ``Doc.tensor`` afterwards
     =====================  ==============================================================================
     """
-    name = pipeline[here][0]
+    name, component = pipeline[here]
     for reader in readers:
         if reader.upstream == name:
-            _check_own_listener(pipeline, here, writers, reader)
+            for writer, position in writers.items():
+                # columns that are appended change the width alone, which `announce_pipeline_widths` checks
+                if here < position < reader.position and not _appends(pipeline[position][1]):
+                    raise ConfigurationError(
+                        f"{writer!r} overwrites Doc.tensor before {reader.name!r} reads what {name!r} wrote there: "
+                        f"put {name!r} after {writer!r}, or give it a target of its own "
+                        "(config={'target': 'lds'}) and read that with tacenda.DocTensor.v1, source = 'lds'"
+                    )
         elif reader.upstream is not None and writers.get(reader.upstream, here) < here:
-            _check_other_listener(pipeline, here, writers[reader.upstream], reader)
-
-
-def _check_own_listener(
-    pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], reader: _Reader
-) -> None:
-    """Raise ConfigurationError if ``Doc.tensor`` is overwritten before a listener to the component at ``here``."""
-    name = pipeline[here][0]
-    for writer, position in writers.items():
-        # columns that are appended change the width alone, which `announce_pipeline_widths` checks
-        if here < position < reader.position and not _appends(pipeline[position][1]):
-            raise ConfigurationError(
-                f"{writer!r} overwrites Doc.tensor before {reader.name!r} reads what {name!r} wrote there: put "
-                f"{name!r} after {writer!r}, or give it a target of its own (config={{'target': 'lds'}}) and read "
-                "that with tacenda.DocTensor.v1, source = 'lds'"
-            )
-
-
-def _check_other_listener(
-    pipeline: list[tuple[str, Any]], here: int, upstream: int, reader: _Reader
-) -> None:
-    """Raise ConfigurationError if the component at ``here`` changes what a listener to an earlier one reads."""
-    name, component = pipeline[here]
-    # of two components of ours, `announce_pipeline_widths` checks the width that the listener reads
-    has_read_or_fits = reader.position < here or _is_ours(pipeline[upstream][1])
-    if component.target.mode == "append" and has_read_or_fits:
-        return
-    _refuse_to_write(name, repr(reader.upstream), reader.name)
+            # of two components of ours, `announce_pipeline_widths` checks the width that the listener reads
+            fits = _is_ours(pipeline[writers[reader.upstream]][1])
+            if component.target.mode != "append" or not (fits or reader.position < here):
+                _refuse_to_write(name, repr(reader.upstream), reader.name)
 
 
 def _refuse_to_write(name: str, owner: str, listener: str) -> NoReturn:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,23 +46,23 @@ def forget_training(layer: Model[Any, Any]) -> None:
     layer.attrs.pop(TRAINED_ON, None)
 
 
-def record_training(readings: Iterable[Reading], fingerprint: Fingerprint) -> None:
-    """Record in layers that are about to be trained the fingerprint of the vectors that they will be trained on."""
+def record_training(readings: Iterable[Reading], model: Any) -> None:
+    """Record in layers that are about to be trained the fingerprint of the model that they will be trained on."""
+    fingerprint = Fingerprint.of(model)
     for _, _, layer, key in readings:
         records = layer.attrs.get(TRAINED_ON) or {}
         layer.attrs[TRAINED_ON] = {**records, key: _make_record(fingerprint)}
 
 
-def warn_of_mismatch(
-    readings: Iterable[Reading], fingerprint: Fingerprint, model: Any, giver: str
-) -> bool:
+def warn_of_mismatch(readings: Iterable[Reading], model: Any, giver: str) -> bool:
     """Warn of components that were trained on the vectors of another model.
 
-    A layer without a record gets one of ``fingerprint``, which is that of ``model``. So does a layer that was trained
-    further after a warning, because it has learned to use the new vectors. ``giver`` names the owner of ``model`` in
-    the warning. Returns False if a layer has no weights yet, so that it could be neither compared nor recorded. Raises
-    ConfigurationError if a record is damaged.
+    A layer without a record gets one of ``model``. So does a layer that was trained further after a warning, because it
+    has learned to use the new vectors. ``giver`` names the owner of ``model`` in the warning. Returns False if a layer
+    has no weights yet, so that it could be neither compared nor recorded. Raises ConfigurationError if a record is
+    damaged.
     """
+    take_fingerprint = cache(lambda: Fingerprint.of(model))
     complete = True
     mismatched: dict[str, float] = {}  # the lowest cosine of each component
     for component, pipe, layer, key in readings:
@@ -70,7 +71,7 @@ def warn_of_mismatch(
             if not _has_weights(pipe):
                 complete = False
                 continue
-            records[key] = _make_record(fingerprint)
+            records[key] = _make_record(take_fingerprint())
         else:
             recorded, announced_digest = _read_record(records[key])
             cosine = recorded.cosine(model)
@@ -81,7 +82,7 @@ def warn_of_mismatch(
                 records[key] = _make_record(recorded, digest)
                 mismatched[component] = min(cosine, mismatched.get(component, 1.0))
             else:  # training went on after the warning
-                records[key] = _make_record(fingerprint)
+                records[key] = _make_record(take_fingerprint())
         layer.attrs[TRAINED_ON] = records
     for component, cosine in mismatched.items():
         warn(

@@ -28,7 +28,6 @@ from thinc.api import NumpyOps, get_current_ops
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.training_input import (
-    Fingerprint,
     find_static_readings,
     forget_training,
     record_training,
@@ -61,7 +60,7 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
         readings = list(find_static_readings(nlp.pipeline))
         for _, _, layer, _ in readings:
             forget_training(layer)
-        record_training(readings, use_vectors(nlp, source).fingerprint)
+        record_training(readings, use_vectors(nlp, source).model)
         return nlp
 
     return before_init
@@ -145,7 +144,9 @@ class MorphologicalVectors(BaseVectors):
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
         self._ops: Any = NumpyOps()
-        self._nlp: Callable[[], Any] = _return_none
+        self._nlp: Callable[[], Any] = lambda: (
+            None
+        )  # a weak reference to the pipeline, once there is one
         self.clear()
         if model is not None:
             self._set_model(model)
@@ -153,11 +154,10 @@ class MorphologicalVectors(BaseVectors):
     def clear(self) -> None:
         """Remove the model and all vectors."""
         self.model: Any = None
-        self._fingerprint: Fingerprint | None = None
         self._compared = (
             False  # whether the layers that read the vectors have been compared with the model
         )
-        self._survey: Any = None  # of the tokens that layers ask for, until it is over
+        self._survey: Any = None  # of the tokens that layers ask for
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
@@ -190,13 +190,6 @@ class MorphologicalVectors(BaseVectors):
 
     # -- the pipeline that reads the vectors ----------------------------------------------------------
 
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The fingerprint of the model."""
-        if self._fingerprint is None:
-            self._fingerprint = Fingerprint.of(self.model)
-        return self._fingerprint
-
     def serve(self, nlp: Any) -> None:
         """Record ``nlp`` as the pipeline that reads these vectors, unless another one does."""
         if self._nlp() is None:
@@ -207,7 +200,7 @@ class MorphologicalVectors(BaseVectors):
         nlp = self._nlp()
         readings = [] if nlp is None else list(find_static_readings(nlp.components))
         self._compared = bool(readings) and warn_of_mismatch(
-            readings, self.fingerprint, self.model, "the word vectors"
+            readings, self.model, "the word vectors"
         )
 
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
@@ -338,11 +331,8 @@ class MorphologicalVectors(BaseVectors):
         if not self._compared and self.model is not None:
             self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
-        survey = self._survey
-        if survey:  # another thread may set the attribute to None meanwhile
-            survey.count(filter(str.strip, map(self._find_text, listed)))
-            if survey.is_over:
-                self._survey = None
+        if self._survey is not None:
+            self._survey.count(filter(str.strip, map(self._find_text, listed)))
         vectors = self._ops.alloc2f(len(listed), self.vectors_length)
         rows = [self._find_row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]
@@ -514,10 +504,6 @@ class MorphologicalVectors(BaseVectors):
         """Pickle the store of strings too, which stays the same object as that of a vocabulary pickled with it."""
         strings = self.strings if self._pickled_strings is None else self._pickled_strings
         return _unpickle, (strings, self.name, self.to_bytes())
-
-
-def _return_none() -> None:
-    """Return None, in place of a weak reference to a pipeline."""
 
 
 def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVectors:

@@ -302,8 +302,10 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     counts. So both a matrix and its transpose can be read row by row, and only a block of rows is in memory at a time.
     """
     forwards, backwards = (
-        LaggedCounts.from_corpus(each, n_lags=window, memory_budget=_COUNTING_BYTES)
-        for each in (corpus, _Backwards(corpus))
+        LaggedCounts.from_corpus(
+            corpus, n_lags=window, memory_budget=_COUNTING_BYTES, backwards=backwards
+        )
+        for backwards in (False, True)
     )
     weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
     near = _sum_counts([(lags, weights) for lags in (forwards.lags, backwards.lags)])
@@ -317,19 +319,6 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
         balanced.append(before.scale(rows, columns, adjacent))
         balanced.append(after.scale(columns, rows, adjacent))
     return balanced
-
-
-class _Backwards:
-    """A corpus whose stream begins with its last word."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.vocabulary = corpus.vocabulary
-        self.n_tokens, self.n_sentences = corpus.n_tokens, corpus.n_sentences
-        self._corpus = corpus
-
-    def stream(self, n_tokens: int) -> Iterator[npt.NDArray[np.int32]]:
-        """Iterate over the circular stream, boundaries in place, in int32 arrays."""
-        return self._corpus.stream(n_tokens, backwards=True)
 
 
 _WeightedLags = tuple[Sequence[Counts], Sequence[np.float32]]

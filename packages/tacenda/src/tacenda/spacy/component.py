@@ -71,7 +71,7 @@ class ModelComponent(Pipe):
         note_requirement(nlp, distribution)
         self._model: Any = None
         self._predictor: Callable[[Sequence[Doc]], Any] | None = None
-        self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
+        self._survey: Any = None  # of the tokens of the pipeline; None without a model
         self._checked: list[str] | None = None  # names of the pipeline when it was last checked
         self._process = os.getpid()
         self._warned = False  # of documents without sentence boundaries
@@ -140,19 +140,11 @@ class ModelComponent(Pipe):
         """Return what counts the tokens that a model knows."""
         return TokenSurvey(model, repr(self.name))
 
-    def _survey_tokens(self, docs: Iterable[Doc]) -> None:
-        """Warn once if the model knows too few of the first tokens of the pipeline."""
-        if survey := self._survey:  # another thread may end it meanwhile
-            survey.read(docs)
-            if survey.is_over:
-                self._survey = None
-
     def _survey_examples(self, get_examples: Callable[[], Iterable[Any]] | None) -> None:
         """Look at the tokens of the first examples of a training."""
         if get_examples is not None:
-            self._survey_tokens(
-                each.predicted for each in islice(get_examples(), _SURVEYED_EXAMPLES)
-            )
+            docs = (each.predicted for each in islice(get_examples(), _SURVEYED_EXAMPLES))
+            self._survey.count(token.text for doc in docs for token in doc if not token.is_space)
 
     def _meet_pipeline(self) -> None:
         """Check the pipeline, and note in its metadata what it now requires."""
@@ -190,7 +182,7 @@ class ModelComponent(Pipe):
                 "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
                 "set context = 'doc'"
             )
-        self._survey_tokens(docs)
+        self._survey.count(token.text for doc in docs for token in doc if not token.is_space)
         return predictor(docs)
 
     def __call__(self, doc: Doc) -> Doc:

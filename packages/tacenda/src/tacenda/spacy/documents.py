@@ -1,6 +1,7 @@
 """Reading of documents: words, sentences, batches, and whether a model knows the words."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -113,30 +114,19 @@ class TokenSurvey:
         self._tokens, self._unknown = 0, 0
         self._marks, self._unknown_marks = 0, 0  # of these, without a letter or a digit
 
-    @property
-    def is_over(self) -> bool:
-        """Whether further documents change nothing."""
-        return self._tokens >= _SURVEYED_TOKENS
-
-    def read(self, docs: Iterable[Doc]) -> None:
-        """Count the tokens of documents."""
-        for doc in docs:
-            if self.is_over:
-                return
-            self.count(token.text for token in doc if not token.is_space)
-
     def count(self, words: Iterable[str]) -> None:
-        """Count tokens; warn if they are enough, and the unknown ones too many."""
-        if self.is_over:
+        """Count tokens until there are enough; then warn if too many are unknown, and ignore all further ones."""
+        n_missing = _SURVEYED_TOKENS - self._tokens
+        if n_missing <= 0:
             return
-        for word in words:
+        for word in islice(words, n_missing):
             known = self._knows(word)
             is_mark = not any(map(str.isalnum, word))
             self._tokens += 1
             self._marks += is_mark
             self._unknown += not known
             self._unknown_marks += is_mark and not known
-        if self.is_over and (unknown := self._describe()):
+        if self._tokens >= _SURVEYED_TOKENS and (unknown := self._describe()):
             split = f" ({self._tokenizer!r})" if self._tokenizer else ""
             warn(
                 f"the model of {self._owner} does not know {unknown}: it was fitted to another language, to another "
