@@ -87,7 +87,7 @@ CHECKS = (
     Check("embeddings-universal-tags", 'embeddings.universal_tags --tasks polish --only "with features"',
           "test accuracy 250"),
     Check("embeddings-text-classes",
-          'embeddings.text_classes --tasks tweets --sizes 250 --seeds 0 --only "bag of words"', "test 250"),
+          'embeddings.text_classes --tables embeddings-text-classes --tasks tweets --only "bag of words"', "test 250"),
     Check("embeddings-peers", 'embeddings.peers --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own_context, CNN1"',
           "test 250"),
     Check("embeddings-raw-text", "embeddings.raw_text --millions 1", "dev,test", "tokens,row"),

