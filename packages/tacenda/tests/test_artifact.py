@@ -225,7 +225,8 @@ def test_what_json_cannot_hold_is_refused(tmp_path, config, message):
     ],
 )
 def test_arrays_of_other_kinds_are_refused_by_name(tmp_path, arrays, message):
-    assert_not_saved(an_artifact(arrays), tmp_path / "m", message)
+    for model in (an_artifact(arrays), an_artifact(nested={"inner": an_artifact(arrays)})):
+        assert_not_saved(model, tmp_path / "m", message)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/a", "a\\b", ".hidden", "x" * 65, "ä"])

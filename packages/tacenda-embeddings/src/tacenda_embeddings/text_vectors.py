@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import store
-from tacenda.corpus.lines import file_blocks, text_file
+from tacenda.corpus.lines import text_blocks, text_file
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
@@ -51,7 +51,7 @@ def embed_file(
     split = get_tokenizer(tokenizer)
     batch: list[list[str]] = []
     size = 0
-    for block in file_blocks([text_file(path)], encoding, errors):
+    for block in text_blocks(text_file(path), encoding, errors):
         for line in block:
             words = list(split(line))
             batch.append(words)

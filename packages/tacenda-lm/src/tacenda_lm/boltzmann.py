@@ -134,7 +134,8 @@ class TemporalFRBMSettings(FRBMSettings):
         1 << 20,
     )
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.piece_words > self.batch_words:
             self.refuse("piece_words", f"at most batch_words, {self.batch_words}")
 

@@ -168,7 +168,8 @@ class RBMSettings(SeededSettings, StoppedSettings):
     def idle(self) -> Mapping[str, str]:
         return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.optimizer == "sgd" and self.device not in ("auto", "cpu"):
             self.refuse("device", "'cpu' with optimizer='sgd', whose steps wait for one another")
 

@@ -187,7 +187,8 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         """Whether alternating least squares finds the factors."""
         return getattr(self, "solver", "sgd") == "als"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for what in ("lr", "reg"):
             names = [f"{what}_{part}" for part in _PARTS]
             given = [getattr(self, name) for name in (f"{what}_all", *names)]

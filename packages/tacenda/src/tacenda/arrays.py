@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.array_ops import assign, copy, to_device, to_numpy
-from tacenda.errors import ArtifactError
-from tacenda.offsets import find_fault, rises
+from tacenda.errors import ArtifactError, DataError
+from tacenda.offsets import check_offsets, rises
 
 if TYPE_CHECKING:
     from typing import Annotated as Bool
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Annotated as Int8
     from typing import Annotated as Int32
     from typing import Annotated as Int64
+    from typing import Annotated as Number
     from typing import Annotated as Offsets
     from typing import Annotated as Probabilities
     from typing import Annotated as UInt8
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 # type checkers see the names below as imports, which other modules may import from here only if they are listed
 __all__ = [
-    "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int32", "Int64", "Offsets", "Probabilities",
+    "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int32", "Int64", "Number", "Offsets", "Probabilities",
     "UInt8", "UInt64",
 ]  # fmt: skip
 
@@ -105,8 +106,11 @@ class Cuts(NamedTuple):
 
     def fault(self, array: NDArray[Any], sizes: Sizes) -> str | None:
         """Return what is wrong, or None."""
-        fault = find_fault(array, sizes[self.dimension])
-        return None if fault is None else f"is wrong: offsets {fault}"
+        try:
+            check_offsets(array, sizes[self.dimension], what="is wrong: offsets")
+        except DataError as error:
+            return str(error)
+        return None
 
 
 class named(NamedTuple):  # noqa: N801 - it reads as part of an annotation
@@ -171,56 +175,34 @@ class Spec:
 
     def bind(self, shape: tuple[int, ...], sizes: Sizes) -> bool:
         """Return whether a shape is as declared; if it is, add the sizes of its new dimensions to ``sizes``."""
-        if not self._match_rank(len(shape)):
+        # "*shape" stands for any number of dimensions
+        is_open = bool(self.dims) and self.dims[-1].startswith("*")
+        n_fixed = len(self.dims) - is_open
+        if len(shape) < n_fixed or (len(shape) > n_fixed and not is_open):
             return False
-        new = self._match_sizes(shape, sizes)
-        if new is None:
+        new: Sizes = {self.dims[-1]: tuple(shape[n_fixed:])} if is_open else {}
+        for dim, length in zip(self.dims, shape[:n_fixed], strict=False):
+            name, _, more = dim.partition("+")
+            size = int(length) - int(more or 0)
+            expected = int(name) if name.isdigit() else new.setdefault(name, size)
+            if size < 0 or size != expected:
+                return False
+        if any(size != sizes.get(name, size) for name, size in new.items()):
             return False
         sizes.update(new)
         return True
 
-    def _match_rank(self, rank: int) -> bool:
-        """Return whether there are as many dimensions as declared; "*shape" stands for any number of them."""
-        if self.dims and self.dims[-1].startswith("*"):
-            return rank >= len(self.dims) - 1
-        return rank == len(self.dims)
-
-    def _match_sizes(self, shape: tuple[int, ...], sizes: Sizes) -> Sizes | None:
-        """Return the dimensions that are not in ``sizes`` yet, or None if one has another size than declared."""
-        new: Sizes = {}
-        for axis, dim in enumerate(self.dims):
-            size: Any
-            if dim.startswith("*"):
-                name, size = dim, tuple(shape[axis:])
-            else:
-                name, _, more = dim.partition("+")
-                size = int(shape[axis]) - int(more or 0)
-                if size < 0:
-                    return None
-            if name.isdigit():
-                expected = int(name)
-            elif name in sizes:
-                expected = sizes[name]
-            else:
-                expected = new.setdefault(name, size)
-            if size != expected:
-                return None
-        return new
-
-    def fault(self, array: Any, sizes: Sizes) -> str | None:
-        """Return what is wrong with the type or shape of an array of NumPy, or None."""
-        kinds = _KINDS.get(self.kind)
-        is_of_kind = array.dtype.kind in kinds if kinds else array.dtype == np.dtype(self.kind)
-        if not is_of_kind:
-            return f"is {array.dtype} and must be {self.kind}"
-        if not self.bind(array.shape, sizes):
-            known = (f"{dim}={sizes[dim]}" if dim in sizes else dim for dim in self.dims)
-            return f"has shape {array.shape} and must have ({', '.join(known)})"
-        return None
+    def describe_shape(self, sizes: Sizes) -> str:
+        """Return the declared dimensions, with the sizes that are known."""
+        parts = []
+        for dim in self.dims:
+            name, plus, more = dim.partition("+")
+            parts.append(f"{name}={sizes[name]}{plus}{more}" if name in sizes else dim)
+        return ", ".join(parts)
 
 
 #: The kinds of dtypes, as NumPy abbreviates them, that a declared kind allows.
-_KINDS = {"float": "f", "int": "iu"}
+KINDS = {"float": "f", "int": "iu", "number": "fiu", "bool": "b"}
 
 
 class _Kind:
@@ -249,7 +231,7 @@ class _Kind:
 if not TYPE_CHECKING:
     #: float32 or float64; the arguments of a kernel are all of the same.
     Float = _Kind("float")
-    Int = _Kind("int")
+    Int, Number = _Kind("int"), _Kind("number")
     Bool, UInt8, UInt64 = _Kind("bool"), _Kind("uint8"), _Kind("uint64")
     Float32, Float64 = _Kind("float32"), _Kind("float64")
     Int8, Int32, Int64 = _Kind("int8"), _Kind("int32"), _Kind("int64")
@@ -307,7 +289,11 @@ def _find_array(
     if array is None:
         listed = ", ".join(sorted(arrays)) or "none"
         raise ArtifactError(f"the array {name!r} is missing; there are: {listed}")
-    fault = spec.fault(array, sizes)
+    kinds, fault = KINDS.get(spec.kind), ""
+    if not (array.dtype.kind in kinds if kinds else array.dtype == np.dtype(spec.kind)):
+        fault = f"is {array.dtype} and must be {spec.kind}"
+    elif not spec.bind(array.shape, sizes):
+        fault = f"has shape {array.shape} and must have ({spec.describe_shape(sizes)})"
     if fault:
         raise ArtifactError(f"the array {name!r} {fault}: the model is damaged")
     return np.asarray(array, order="C")
@@ -315,23 +301,16 @@ def _find_array(
 
 def _check_numbers(name: str, array: NDArray[Any], spec: Spec, sizes: Sizes) -> None:
     """Raise ArtifactError for numbers that are not as declared; ``sizes`` has all dimensions."""
-    fault = _find_implausible(array, spec)
+    limits = (getattr(constraint, "largest", None) for constraint in spec.constraints)
+    largest = next((limit for limit in limits if limit is not None), LARGEST)
+    fault, is_float = None, array.dtype.kind == "f" and array.size
+    # min and max copy nothing, as the array may fill half of the memory; both are NaN if any number is
+    if is_float and not -largest <= float(array.min()) <= float(array.max()) <= largest:
+        fault = f"holds NaN, infinite or implausibly large (above {largest:g}) values"
     for constraint in spec.constraints:
         fault = fault or constraint.fault(array, sizes)
     if fault:
         raise ArtifactError(f"the array {name!r} {fault}: the model is damaged")
-
-
-def _find_implausible(array: NDArray[Any], spec: Spec) -> str | None:
-    """Return what is wrong with the size of the numbers of an array, or None."""
-    limits = (getattr(constraint, "largest", None) for constraint in spec.constraints)
-    largest = next((limit for limit in limits if limit is not None), LARGEST)
-    if array.dtype.kind != "f" or not array.size:
-        return None
-    # min and max copy nothing, as the array may fill half of the memory; both are NaN if any number is
-    if -largest <= float(array.min()) <= float(array.max()) <= largest:
-        return None
-    return f"holds NaN, infinite or implausibly large (above {largest:g}) values"
 
 
 # -- classes of arrays -------------------------------------------------------------------------------

@@ -76,9 +76,9 @@ class Estimator:
         Measurements (a list of dictionaries of JSON values); saved and restored.
     fitted_on
         Facts about the fit (a dictionary of JSON values); saved and restored. The model is fitted if it is not empty.
-        Setting it marks a new fit, so it sets ``precision`` to ``"full"``.
+        Every fit sets a new dictionary.
     precision
-        The precision in which the model was saved, if it was loaded; `save` uses it again by default.
+        The precision in which the model was saved; `save` uses it again by default. After a new fit it is ``"full"``.
     """
 
     kind: ClassVar[str]
@@ -98,11 +98,13 @@ class Estimator:
     #: The call that fits a model, for the error of an unfitted one.
     _fit_call: ClassVar[str] = "fit(corpus)"
 
-    precision: Precision = "full"
     learned: Any = None
     settings: Any = Settings()
     figures: list[dict[str, Any]]
-    _fitted_on: dict[str, Any]
+    # the constructor of a plugin's class need not call that of this class
+    fitted_on: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
+    #: The precision of a saved model, and the ``fitted_on`` that it was loaded with.
+    _loaded: tuple[Precision, Mapping[str, Any]] = ("full", fitted_on)
 
     def __init__(self, settings: Any = None) -> None:
         self.settings = self.settings_class() if settings is None else settings
@@ -110,17 +112,15 @@ class Estimator:
         self.fitted_on = {}
 
     @property
-    def fitted_on(self) -> dict[str, Any]:
-        """Facts about the fit; empty before it."""
-        # the constructor of a plugin's class need not call that of this class
-        facts: dict[str, Any] = getattr(self, "_fitted_on", {})
-        return facts
-
-    @fitted_on.setter
-    def fitted_on(self, facts: dict[str, Any]) -> None:
-        self._fitted_on = facts
+    def precision(self) -> Precision:
+        """The precision in which the model was saved, if it was loaded and not fitted again."""
+        precision, facts = self._loaded
         # a new fit is not on the grid of numbers that the model before it was rounded to
-        self.precision = "full"
+        return precision if facts is self.fitted_on else "full"
+
+    @precision.setter
+    def precision(self, precision: Precision) -> None:
+        self._loaded = precision, self.fitted_on
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Add the options to the docstring of a class that declares settings."""
@@ -175,7 +175,8 @@ class Estimator:
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved) -> Self:
         """Rebuild a fitted model from what `config_dict` and `arrays` returned. Raises ArtifactError if invalid."""
-        model = cls.from_settings(config["settings"])
+        constructor: Any = cls
+        model: Self = constructor(**config["settings"])
         for name, index in cls.indexes.items():
             setattr(model, f"_{name}", index.from_arrays(config[name], arrays))
         model._read_arrays(config, arrays)

@@ -1,8 +1,10 @@
 """Repairs for forked children: they have none of their parent's threads, and locks that a thread held stay locked."""
 
 import ctypes
+import functools
 import os
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
@@ -10,20 +12,12 @@ if sys.version_info >= (3, 12) or TYPE_CHECKING:
     from functools import cached_property
 else:
 
-    class cached_property:  # noqa: N801 - the name it has in functools
+    class cached_property(functools.cached_property):  # noqa: N801 - the name it has in functools
         """The cached property of Python 3.12: that of 3.11 holds a lock, for all objects of a class, as it computes."""
 
         def __init__(self, compute: Any) -> None:
-            self.compute, self.__doc__ = compute, compute.__doc__
-
-        def __set_name__(self, owner: type, name: str) -> None:
-            self.name = name
-
-        def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            if instance is None:
-                return self
-            value = instance.__dict__[self.name] = self.compute(instance)
-            return value
+            super().__init__(compute)
+            self.lock = nullcontext()
 
 
 __all__ = ["cached_property", "renew_in_children"]

@@ -32,30 +32,20 @@ def check_offsets(
     an ArtifactError says that the file is damaged.
     """
     found = np.asarray(offsets)
-    fault = find_fault(found, total, pieces=pieces, strictly=strictly)
-    if fault is None:
-        return np.ascontiguousarray(found, np.int64)
-    if error is ArtifactError and not advice:
-        advice = "; the file is damaged"
-    raise error(f"{what} {fault}{advice}")
-
-
-def find_fault(
-    offsets: NDArray[Any], total: int, *, pieces: int | None = None, strictly: bool = False
-) -> str | None:
-    """Return how offsets must be and how they are, as the end of a sentence, or None if `check_offsets` takes them."""
-    if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
-        fault = f" as (pieces + 1,) integers, not {offsets.dtype} of shape {offsets.shape}"
-    elif pieces is not None and len(offsets) != pieces + 1:
-        fault = f", not in {len(offsets) - 1}"
-    elif offsets[0] != 0 or offsets[-1] != total:
-        fault = f", and run from {offsets[0]} to {offsets[-1]}"
-    elif not rises(offsets, strictly=strictly):
+    if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
+        fault = f" as (pieces + 1,) integers, not {found.dtype} of shape {found.shape}"
+    elif pieces is not None and len(found) != pieces + 1:
+        fault = f", not in {len(found) - 1}"
+    elif found[0] != 0 or found[-1] != total:
+        fault = f", and run from {found[0]} to {found[-1]}"
+    elif not rises(found, strictly=strictly):
         fault = ", and one is not above the one before it" if strictly else ", and one falls"
     else:
-        return None
+        return np.ascontiguousarray(found, np.int64)
     steps = "" if pieces is None else f" in {pieces} steps"
-    return f"must ascend from 0 to {total}{steps}{fault}"
+    if error is ArtifactError and not advice:
+        advice = "; the file is damaged"
+    raise error(f"{what} must ascend from 0 to {total}{steps}{fault}{advice}")
 
 
 def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:

@@ -190,7 +190,10 @@ class Settings:
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
-        """Convert mappings to groups, lists to tuples and numpy scalars to numbers, and check every value."""
+        """Convert mappings to groups, lists to tuples and numpy scalars to numbers, and check every value.
+
+        A subclass that has conditions on several options calls this first, and then `refuse`.
+        """
         changed = False
         for one in _options_of(type(self)):  # type: ignore[arg-type]
             value = getattr(self, one.name)
@@ -214,7 +217,6 @@ class Settings:
                 raise ConfigurationError(
                     f"{self.model()}: {path} has no effect {reason}; leave it out"
                 )
-        self.check()
 
     def idle(self) -> Mapping[str, str]:
         """Return which options have no effect with the others, and why; subclasses override it.
@@ -223,9 +225,6 @@ class Settings:
         sentence "it has no effect ...". Such an option is refused unless it has its default.
         """
         return {}
-
-    def check(self) -> None:
-        """Check conditions on several options; a subclass overrides it and calls `refuse`."""
 
     def refuse(self, name: str, wanted: str) -> None:
         """Raise ConfigurationError: the option ``name`` must be ``wanted``."""
@@ -241,7 +240,7 @@ class Settings:
     @classmethod
     def options(cls) -> list[Option]:
         """Return every option, in the order of the signature."""
-        return list(_options_of(cls))  # type: ignore[arg-type] # classes can be hashed
+        return list(_options_of(cls))  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values as JSON: tuples are lists, groups are dictionaries."""
@@ -280,7 +279,7 @@ class Settings:
                 raise ConfigurationError(
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
-        options = cls.options()
+        options = _options_of(cls)  # type: ignore[arg-type] # classes can be hashed
         names = {option.name for option in options}
         current = {name: value for name, value in values.items() if name not in cls.retired}
         for group in (values.get(name) for name in cls.retired):

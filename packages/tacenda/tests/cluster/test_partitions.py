@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.cli import options
-from tacenda.corpus.lines import file_blocks
+from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError, CorpusError
 
 fsspec = pytest.importorskip("fsspec", reason="needs tacenda[dask]")
@@ -42,7 +42,7 @@ def test_partitions_have_the_lines_of_the_file_whatever_their_size(text, n_bytes
 
 def test_they_are_read_as_a_file_on_disk_is(write_file):
     path = write_file("text.txt", "\ufeffa b\r\nc\n\n\ufeffd \u00e4\ne".encode())
-    whole = [line for block in file_blocks([path], "utf-8", "strict") for line in block if line]
+    whole = [line for block in text_blocks(path) for line in block if line]
     for n_bytes in range(1, 30):
         assert lines_of(partitions(path, n_bytes)) == whole
 

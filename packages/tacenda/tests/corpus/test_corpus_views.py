@@ -112,11 +112,3 @@ def test_the_description_counts_this_text_and_not_the_vocabularys():
         "sources": [],
         "tokenizer": "whitespace",
     }
-
-
-def test_the_tokens_of_a_corpus_cannot_be_altered():
-    corpus = Corpus.from_sentences([["a", "b"], ["a"]])
-    with pytest.raises(ValueError, match="read-only"):
-        corpus.ids[0] = 0
-    with pytest.raises(ValueError, match="read-only"):
-        corpus.offsets[0] = 1

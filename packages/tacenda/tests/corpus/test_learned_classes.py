@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda import Corpus, Vocabulary
-from tacenda.errors import ArtifactError
 from tacenda.learned_classes import N_CLASSES, count_neighbors, list_classes, merge_classes
 from tacenda.word_classes import learned_names
 
@@ -140,9 +139,3 @@ def test_words_of_any_cased_script_have_the_shape_of_their_letters(word, shape):
         f"<oov:{shape}:{word[2:][-n:]}>" for n in range(min(4, len(word[2:])), 0, -1)
     ]
     assert learned_names(names[0]) == names
-
-
-def test_a_way_to_treat_unknown_words_that_does_not_exist_is_refused():
-    v = learned(inflected()).vocabulary
-    with pytest.raises(ArtifactError, match="learned"):
-        Vocabulary.from_arrays(v.config_dict() | {"oov": "learnt"}, v.arrays())

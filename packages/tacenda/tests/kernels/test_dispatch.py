@@ -2,10 +2,12 @@ import contextvars
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from support.processes import output_of
 from tacenda import kernels, plugins
+from tacenda.arrays import Array, Int32
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
 
@@ -226,12 +228,13 @@ def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_i
         kernels.resolve("op")
 
 
-def test_what_prepares_arguments_must_take_them_all():
-    def check(x):
+def test_what_prepares_arguments_names_some_of_them():
+    def check(x, rows):
         return None
 
     with pytest.raises(
-        KernelError, match=r"operation knit has the arguments x, row, and .* check\(x\), must take"
+        KernelError,
+        match=r"operation knit has the arguments x, row, and its prepare takes rows: name",
     ):
 
         @kernels.operation(prepare=check)
@@ -240,13 +243,33 @@ def test_what_prepares_arguments_must_take_them_all():
 
     assert "knit" not in dispatch.OPERATIONS
 
-    for sound in (lambda *all: None, lambda x, row=1, more=2: None, print):
-        assert kernels.operation(prepare=sound)(knit_well).specification is knit_well
+    for sound, expected in (
+        (lambda: None, ("wool", 2)),
+        (lambda row: {"row": row + 1}, ("wool", 3)),
+        (lambda row, x, more=2: {"x": x * row * more}, ("wool" * 4, 2)),
+    ):
+        assert kernels.operation(prepare=sound)(knit_well)("wool", 2) == expected
     del dispatch.OPERATIONS["knit_well"]
 
 
 def knit_well(x, row):
-    """An operation."""
+    """Return the arguments."""
+    return x, row
+
+
+def test_integers_are_not_converted_to_others():
+    @kernels.operation
+    def pick(rows: Int32[Array, "n"]):
+        return rows
+
+    with kernels.use("reference"):
+        found = pick(np.array([1, 2]))
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, [1, 2])
+        for wide in (np.array([2**32 + 1]), np.array([-(2**31) - 1]), np.array([2**63], "u8")):
+            with pytest.raises(KernelError, match=r"rows must be int32 \(n=1\)"):
+                pick(wide)
+    del dispatch.OPERATIONS["pick"]
 
 
 def test_an_operation_nobody_offers_is_an_error_that_names_it():

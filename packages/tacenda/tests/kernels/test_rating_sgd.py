@@ -1,6 +1,5 @@
 """Epochs of SGD: their equations, order and errors; scores of pairs."""
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -184,16 +183,6 @@ def test_every_width_gives_what_the_specification_gives(factors, n_users, densit
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-4)
     for expected, actual in zip(found[0][1], found[1][1], strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5)
-
-
-def test_several_at_once_give_the_same_bits_as_one():
-    args = [problem(30, 40, factors=17, seed=3) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda a: run(*a, (0.05, 0.05, 0.5)), args))
-    for errors, tables in results[1:]:
-        np.testing.assert_array_equal(errors, results[0][0])
-        for one, other in zip(tables, results[0][1], strict=True):
-            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

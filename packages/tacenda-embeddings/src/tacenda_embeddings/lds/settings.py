@@ -97,7 +97,8 @@ class LDSSettings(Settings):
     device: str = devices.option("fitting and smoothing")
     advanced: Group[LDSAdvanced] = group(LDSAdvanced)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.device.startswith("cuda") and self.advanced.noise != "full":
             self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
 

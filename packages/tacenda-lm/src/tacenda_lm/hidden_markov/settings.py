@@ -94,7 +94,8 @@ class VLHMMSettings(options.SeededSettings):
         epochs = _PLAN.max_epochs if held_out else _PLAN.epochs(n_tokens, n_types)
         return replace(self, epochs=epochs)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
         if self.device.startswith("cuda") and not self._has_device_kernels:

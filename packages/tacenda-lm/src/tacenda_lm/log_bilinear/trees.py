@@ -40,7 +40,7 @@ class Tree:
             raise KernelError(
                 f"a binary tree of {codes.n_codes} leaves has {codes.n_codes - 1} nodes, not {codes.n_nodes}"
             )
-        codes.check()
+        _ = codes.children  # raises KernelError unless they are one tree
         self.codes, self.n_words, self.n_nodes = codes, codes.n_words, codes.n_nodes
 
     def statistics(self, counts: npt.NDArray[Any]) -> Statistics:

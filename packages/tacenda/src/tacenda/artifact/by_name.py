@@ -53,7 +53,22 @@ class InstalledModel:
 
 def available() -> list[InstalledModel]:
     """List the installed models by name; one whose folder is missing or has a hostile name is left out."""
-    found = [_describe(record, folder) for record, folder in _find()]
+    found = []
+    for record, folder in _find():
+        metadata = importlib.metadata.metadata(record.distribution)
+        license, summary = (
+            (metadata.get_all(field) or [""])[0] for field in ("License-Expression", "Summary")
+        )
+        with suppress(OSError, ValueError):  # it may have no card
+            with (
+                store.open_regular(folder / CARD) as raw,
+                io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as card,
+            ):
+                title, empty, line = (card.readline(1000) for _ in range(3))
+            if title.startswith("# ") and not empty.strip():
+                summary = " ".join(line.split()) or summary
+        about = record.name, record.distribution, record.version
+        found.append(InstalledModel(*about, license, summary, folder))
     return sorted(found, key=lambda model: (model.name, model.distribution))
 
 
@@ -119,21 +134,3 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
             places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
         found += [(record, place) for place in places if (place / "model.json").is_file()][:1]
     return found
-
-
-def _describe(record: plugins.PluginRecord, folder: Path) -> InstalledModel:
-    metadata = importlib.metadata.metadata(record.distribution)
-    license, summary = (
-        (metadata.get_all(field) or [""])[0] for field in ("License-Expression", "Summary")
-    )
-    with suppress(OSError, ValueError):  # it may have no card
-        with (
-            store.open_regular(folder / CARD) as raw,
-            io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as card,
-        ):
-            title, empty, line = (card.readline(1000) for _ in range(3))
-        if title.startswith("# ") and not empty.strip():
-            summary = " ".join(line.split()) or summary
-    return InstalledModel(
-        record.name, record.distribution, record.version, license, summary, folder
-    )

@@ -103,7 +103,19 @@ class Artifact:
 
     def to_bytes(self) -> bytes:
         """Return the artifact in one piece. Raises ArtifactError for content that cannot be saved."""
-        return _to_bytes(self, depth=0)
+        _encode(self, {}, {})  # what cannot be saved, or is nested too deep, is refused first
+        blobs: list[bytes] = []
+        files: dict[str, _Member] = {}
+        nested: dict[str, _Member] = {}
+        if self.arrays:
+            blobs.append(named_arrays.encode(named_arrays.check(self.arrays)))
+            member = _Member.of(blobs[0])
+            files[member.file_name(mapped=False)] = member
+        for name, part in sorted(self.nested.items()):
+            blobs.append(part.to_bytes())
+            nested[check_name(name)] = _Member.of(blobs[-1])
+        head = _encode(self, files, nested)
+        return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Artifact:
@@ -375,24 +387,6 @@ def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> in
 # ---- bytes ----
 
 
-def _to_bytes(artifact: Artifact, depth: int) -> bytes:
-    if depth > _MAX_DEPTH:
-        raise ArtifactError(_TOO_DEEP)
-    blobs: list[bytes] = []
-    files: dict[str, _Member] = {}
-    nested: dict[str, _Member] = {}
-    arrays = named_arrays.check(artifact.arrays)
-    if arrays:
-        blobs.append(named_arrays.encode(arrays))
-        member = _Member.of(blobs[0])
-        files[member.file_name(mapped=False)] = member
-    for name, part in sorted(artifact.nested.items()):
-        blobs.append(_to_bytes(part, depth + 1))
-        nested[check_name(name)] = _Member.of(blobs[-1])
-    head = _encode(artifact, files, nested)
-    return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
-
-
 def _from_bytes(data: bytes, depth: int) -> Artifact:
     if depth > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
@@ -521,7 +515,7 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
         raise ArtifactError(_TOO_DEEP)
     head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
-    for name, array in sorted(artifact.arrays.items()):
+    for name, array in sorted(named_arrays.check(artifact.arrays).items()):
         step = -(-array.size // _SEALED_NUMBERS[array.nbytes > _HASHED_BYTES]) or 1
         some = array.reshape(-1)[::step]
         digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())

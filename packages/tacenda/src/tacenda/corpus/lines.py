@@ -103,12 +103,14 @@ class File(Protocol):
 def text_files(text: object) -> list[Path] | None:
     """Return the files that ``text`` names: one path or a list of paths; None if it is text itself.
 
-    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory.
+    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, and if a
+    string, or the first one of a list, is the name of a file.
     """
-    if isinstance(text, os.PathLike):
-        return [text_file(text)]
-    if isinstance(text, list | tuple) and text and isinstance(text[0], os.PathLike):
-        return [text_file(item) for item in text]
+    listed: Sequence[Any] = text if isinstance(text, list | tuple) else [text]
+    if listed and isinstance(listed[0], os.PathLike):
+        return [text_file(path) for path in listed]
+    if listed and isinstance(listed[0], str):
+        refuse_file_name(listed[0])
     return None
 
 
@@ -148,21 +150,25 @@ def text_blocks(
     marks: Marks = "keep",
     text_field: str | None = None,
 ) -> Iterator[list[str]]:
-    """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
+    """Yield the lines of files, of a string, or of an iterable of lines in blocks, with a progress bar.
 
     ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. ``text_field`` is a field of JSON objects, one
-    per line; see `texts_of`. Raises CorpusError if a string, or the first string of a list, is the name of a file.
+    per line; see `texts_of`. Raises CorpusError as `text_files` and `read_blocks` do.
     """
     files = text_files(text)
-    if files is not None:
-        return file_blocks(files, encoding, errors, marks, text_field)
-    if isinstance(text, str):
-        refuse_file_name(text)
-        lines = io.StringIO(text.removeprefix("\ufeff"), newline="\n")
-        return texts_of(line_blocks(lines), "the text", marks, text_field)
-    if isinstance(text, list | tuple) and text and isinstance(text[0], str):
-        refuse_file_name(text[0])
-    return texts_of(line_blocks(cast("Iterable[object]", text)), "the text", marks, text_field)
+    if files is None:
+        lines: Any = text
+        if isinstance(text, str):
+            lines = io.StringIO(text.removeprefix("\ufeff"), newline="\n")
+        yield from texts_of(line_blocks(lines), "the text", marks, text_field)
+        return
+    total = sum(path.stat().st_size for path in files)
+    bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
+    with closing(bar):
+        for path in files:
+            chunks = byte_chunks(path, bar.update)
+            blocks = decode_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
+            yield from texts_of(blocks, str(path), marks, field_of(str(path), text_field))
 
 
 def read_blocks(
@@ -298,23 +304,6 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
     except OSError as error:
         kind = "" if compression == "text" else f"the {compression} file "
         raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
-
-
-def file_blocks(
-    paths: Sequence[Path],
-    encoding: str,
-    errors: str,
-    marks: Marks = "keep",
-    text_field: str | None = None,
-) -> Iterator[list[str]]:
-    """Yield the lines of files in blocks, one file after the other, with a progress bar."""
-    total = sum(path.stat().st_size for path in paths)
-    bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
-    with closing(bar):
-        for path in paths:
-            chunks = byte_chunks(path, bar.update)
-            blocks = decode_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
-            yield from texts_of(blocks, str(path), marks, field_of(str(path), text_field))
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:

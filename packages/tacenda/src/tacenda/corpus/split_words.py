@@ -44,18 +44,16 @@ class SplitWordCounter:
         """Yield blocks of lines; after each, count its words between spaces that are not tokens of the text so far."""
         for lines in blocks:
             yield lines
-            if self._counts is not None:
-                self._count(lines, self._counts)
-
-    def _count(self, lines: list[str], counts: Counter[str]) -> None:
-        for piece, times in Counter(" ".join(lines).split()).items():
-            word = strip_punctuation(piece)
-            if word not in self._types and len(word) <= _MAX_LENGTH:
-                counts[word] += times
-        if len(counts) > _PRUNE_ABOVE:
-            threshold = MIN_COUNT
+            counts, threshold = self._counts, MIN_COUNT
+            if counts is None:
+                continue
+            for piece, times in Counter(" ".join(lines).split()).items():
+                word = strip_punctuation(piece)
+                if word not in self._types and len(word) <= _MAX_LENGTH:
+                    counts[word] += times
             # halved, because each pass over all strings has to make room for many blocks
-            while len(counts) > _PRUNE_ABOVE // 2:
+            limit = _PRUNE_ABOVE if len(counts) <= _PRUNE_ABOVE else _PRUNE_ABOVE // 2
+            while len(counts) > limit:
                 for word in [word for word, times in counts.items() if times < threshold]:
                     del counts[word]
                 threshold += 1

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Integral
 from types import FrameType
 from typing import Any, Literal
@@ -43,7 +43,7 @@ class FitSettings:
     epochs
         Passes over the batch source at most.
     learning_rate
-        The rate of every step; a number is a constant rate.
+        The rate of every step; a number becomes a constant schedule.
     evaluate_every
         Evaluate after every so many epochs; 0: only at the end.
     patience
@@ -82,7 +82,7 @@ class FitSettings:
                     f"{name} is {value!r}; give a whole number, at least {bound}"
                 )
         if not isinstance(self.learning_rate, Schedule):
-            Schedule(self.learning_rate)  # refuses what is no rate
+            object.__setattr__(self, "learning_rate", Schedule(self.learning_rate))
         if self.on_divergence not in ("raise", "return"):
             raise ConfigurationError(
                 f'on_divergence is "raise" or "return", not {self.on_divergence!r}'
@@ -200,29 +200,28 @@ class EpochSums:
     norms: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class FitLoop:
     """A running fit, as callbacks see it."""
 
-    def __init__(
-        self, model: Trainer, source: BatchSource, settings: FitSettings, run: FitRun
-    ) -> None:
-        self.model, self.source, self.settings = model, source, settings
-        self.history = History()
-        self.learning_rate = math.nan
-        self.last: StepResult | None = None
-        self._run, self._callbacks = run, tuple(run.callbacks)
-        rate = settings.learning_rate
-        self._schedule = rate if isinstance(rate, Schedule) else Schedule(rate)
-        self.recorder: CheckpointFolder | None = None
-        self._interrupted = threading.Event()
-        self._batch = 0  # batches done in the current epoch
-        # losses are kept as the model gave them and converted together: a model on a GPU need not wait at every step
-        self._pending: list[tuple[int, float, StepResult]] = []
-        self._sums = EpochSums()
-        self._best: State | None = None  # a copy of the parameters with the lowest evaluation
-        self._version = 0  # changes whenever the copy does
-        self._waited = 0  # evaluations since the best one
-        self._earlier, self._began = 0.0, time.monotonic()
+    model: Trainer
+    source: BatchSource
+    settings: FitSettings
+    _run: FitRun
+    history: History = field(default_factory=History)
+    learning_rate: float = math.nan
+    last: StepResult | None = None
+    recorder: CheckpointFolder | None = None
+    _interrupted: threading.Event = field(default_factory=threading.Event)
+    _batch: int = 0  # batches done in the current epoch
+    # losses are kept as the model gave them and converted together: a model on a GPU need not wait at every step
+    _pending: list[tuple[int, float, StepResult]] = field(default_factory=list)
+    _sums: EpochSums = field(default_factory=EpochSums)
+    _best: State | None = None  # a copy of the parameters with the lowest evaluation
+    _version: int = 0  # changes whenever the copy does
+    _waited: int = 0  # evaluations since the best one
+    _earlier: float = 0.0  # seconds of the runs that this one resumes
+    _began: float = field(default_factory=time.monotonic)
 
     @property
     def step(self) -> int:
@@ -285,12 +284,13 @@ class FitLoop:
     def _run_epoch(self) -> str:
         """Make the remaining steps of an epoch, evaluate if due, save; return what ends the fit, or an empty string."""
         history, total = self.history, self.source.n_batches(self.history.epochs)
+        schedule: Any = self.settings.learning_rate
         batches = self.source.batches(history.epochs, skip=self._batch)
         left = None if total is None else total - self._batch
         label = f"{self._run.description}: epoch {history.epochs + 1} of {self.settings.epochs}"
         for batch in track(batches, label, total=left, unit="step"):
             fraction = self._batch / total if total else 0.0
-            rate = self._schedule.at(Position(history.steps, history.epochs, fraction))
+            rate = schedule.at(Position(history.steps, history.epochs, fraction))
             self.learning_rate = self._sums.rate = rate
             self.last = StepResult(*self.model.step(batch, rate))
             history.steps += 1
@@ -298,7 +298,7 @@ class FitLoop:
             self._pending.append((history.steps, rate, self.last))
             if len(self._pending) >= self.settings.check_losses_every:
                 self._flush()
-            reason = self._call("on_step") if self._callbacks else ""
+            reason = self._call("on_step") if self._run.callbacks else ""
             if not reason and self._interrupted.is_set():
                 reason = "interrupted"
             if reason:
@@ -320,7 +320,7 @@ class FitLoop:
         reason = self._evaluate() if every and history.epochs % every == 0 else ""
         if history.best is None:
             self._keep()  # what is left after a divergence
-        reason = (self._call("on_epoch_end") if self._callbacks else "") or reason
+        reason = (self._call("on_epoch_end") if self._run.callbacks else "") or reason
         if not reason and self.recorder is not None:
             self._save(self.recorder)
         return reason
@@ -361,11 +361,11 @@ class FitLoop:
         else:
             self._waited += 1
         reason = "patience" if patience is not None and self._waited >= patience else ""
-        return (self._call("on_evaluation", evaluation) if self._callbacks else "") or reason
+        return (self._call("on_evaluation", evaluation) if self._run.callbacks else "") or reason
 
     def _call(self, hook: str, *arguments: Any) -> str:
         """Call a hook of every callback; return "callback" if one wants to end the fit."""
-        wishes = [getattr(callback, hook)(self, *arguments) for callback in self._callbacks]
+        wishes = [getattr(callback, hook)(self, *arguments) for callback in self._run.callbacks]
         return "callback" if any(wish is True for wish in wishes) else ""
 
     def _keep(self) -> None:
@@ -398,7 +398,7 @@ class FitLoop:
         """Continue from the checkpoint of this fit, if there is one and it is wanted."""
         run = self._run
         settings = {one.name: getattr(self.settings, one.name) for one in fields(FitSettings)}
-        settings["learning_rate"] = self._schedule.config()
+        settings["learning_rate"] = settings["learning_rate"].config()
         known = {
             "model": type(self.model).__qualname__,
             "configuration": dict(identity),

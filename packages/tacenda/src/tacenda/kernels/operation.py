@@ -22,7 +22,7 @@ import functools
 import inspect
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
@@ -31,7 +31,7 @@ import numpy as np
 
 from tacenda import plugins
 from tacenda.array_ops import to_tensors
-from tacenda.arrays import Cuts, Spec, below, spec_of
+from tacenda.arrays import KINDS, Cuts, Spec, below, spec_of
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
 from tacenda.offsets import check_offsets
@@ -63,12 +63,12 @@ def operation(specification: _Function) -> _Function: ...
 
 @overload
 def operation(
-    *, prepare: Callable[..., tuple[Any, ...] | None]
+    *, prepare: Callable[..., Mapping[str, Any] | None]
 ) -> Callable[[_Function], _Function]: ...
 
 
 def operation(
-    specification: Any = None, *, prepare: Callable[..., tuple[Any, ...] | None] | None = None
+    specification: Any = None, *, prepare: Callable[..., Mapping[str, Any] | None] | None = None
 ) -> Any:
     """Make a function the specification of the operation of its name, and of the functions that replace it.
 
@@ -77,20 +77,19 @@ def operation(
     specification
         The function; left out when ``prepare`` is given.
     prepare
-        Takes the checked arguments, all of them by position. It raises KernelError for what annotations cannot say,
-        and may return arguments to use instead.
+        Takes checked arguments, those that its parameters name. It raises KernelError for what annotations cannot say,
+        and may return arguments to use instead, by name.
 
-    Raises KernelError for a ``prepare`` that cannot be called with these arguments.
+    Raises KernelError if ``prepare`` has a parameter that is neither an argument of the operation nor optional.
     """
     if specification is None:
         return functools.partial(operation, prepare=prepare)
-    if prepare is not None:
-        _check_prepare(prepare, specification)
+    taken = [] if prepare is None else _list_taken(prepare, specification)
     space: dict[str, Any] = {}
     call: Any = functools.wraps(specification)(FunctionType(_write_and_call.__code__, space))
 
     def write() -> Any:
-        quick = _write_quick(specification, prepare)
+        quick = _write_quick(specification, prepare, taken)
         space.update(quick.__globals__)
         # the code last: another thread may call in between
         call.__defaults__, call.__code__ = quick.__defaults__, quick.__code__
@@ -107,18 +106,19 @@ def _write_and_call(*args: Any, **kwargs: Any) -> Any:
     return _write()(*args, **kwargs)  # type: ignore[name-defined]
 
 
-def _check_prepare(prepare: Callable[..., Any], specification: Callable[..., Any]) -> None:
-    """Raise KernelError unless ``prepare`` takes as many arguments as the operation has."""
-    names = list(inspect.signature(specification).parameters)
-    try:
-        inspect.signature(prepare).bind(*names)
-    except TypeError as error:
+def _list_taken(prepare: Callable[..., Any], specification: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments that ``prepare`` takes. Raises KernelError if it requires any other."""
+    names = inspect.signature(specification).parameters
+    taken = inspect.signature(prepare).parameters
+    strange = [
+        name for name in taken if name not in names and taken[name].default is taken[name].empty
+    ]
+    if strange:
         raise KernelError(
-            f"the operation {specification.__name__} has the arguments {', '.join(names)}, and its prepare, "
-            f"{getattr(prepare, '__name__', prepare)}{inspect.signature(prepare)}, must take all of them by position"
-        ) from error
-    except ValueError:  # written in C, without a signature
-        return
+            f"the operation {specification.__name__} has the arguments {', '.join(names)}, and its prepare takes "
+            f"{', '.join(strange)}: name its parameters like arguments"
+        )
+    return [name for name in taken if name in names]
 
 
 # -- arguments that are as declared ------------------------------------------------------------------
@@ -162,23 +162,28 @@ _SPACE: dict[str, Any] = {
 }
 
 
-def _write_quick(specification: Callable[..., Any], prepare: Any) -> Callable[..., Any]:
-    """Return the public function of an operation, of which the arguments are then given by position."""
+def _write_quick(
+    specification: Callable[..., Any], prepare: Any, taken: list[str]
+) -> Callable[..., Any]:
+    """Return the public function of an operation; ``prepare``, if there is one, is given the arguments ``taken``."""
     name, declared = specification.__name__, _Declared(specification)
+    order = [parameter.name for parameter in declared.parameters]
+    names = ", ".join(order)
 
     def check(*args: Any) -> Any:
         values, device = declared.check(args)
         if prepare is not None:
-            values = prepare(*values) or values
+            given = dict(zip(order, values, strict=True))
+            changed = prepare(**{argument: given[argument] for argument in taken})
+            values = [*(given | dict(changed or {})).values()]
         return dispatch.resolve(name, device)(*values)
 
-    space = {**_SPACE, "_check": check, "_prepare": prepare}
+    space = {**_SPACE, "_check": check, "_prepare": prepare, "_names": order}
     signature, unpacked, conditions, converted = [], [], [], []
     for parameter in declared.parameters:
         space[f"_default_{parameter.name}"] = parameter.default
         default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
         signature.append(f"{parameter.name}{default}")
-    names = ", ".join(parameter.name for parameter in declared.parameters)
     for at, kind in declared.groups.items():
         space[f"_kind_{at}"], group = kind, declared.parameters[at].name
         fields = ", ".join(f"_{group}_{field}" for field in kind._fields)
@@ -193,14 +198,17 @@ def _write_quick(specification: Callable[..., Any], prepare: Any) -> Callable[..
         if array.optional:
             condition = f"({group} is None or {value} is None or {condition})"
         conditions.append(condition)
-        if array.field is None and array.spec.kind in ("int32", "int64"):
+        if array.converts:
             dtype = f"_{array.spec.kind}"
             there = f"{value} is not None and " if array.optional else ""
             converted.append(
                 f"if {there}{value}.dtype is not {dtype}: {value} = {value}.astype({dtype})"
             )
     if prepare is not None:
-        converted.append(f"{names}, = _prepare({names}) or ({names},)")
+        converted += [
+            f"_changed = _prepare({', '.join(f'{argument}={argument}' for argument in taken)})",
+            f"if _changed: {names}, = map(_changed.get, _names, ({names},))",
+        ]
     text = _QUICK.format(
         name=name,
         signature=", ".join(signature),
@@ -220,18 +228,20 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
     spec, marks = array.spec, array.spec.constraints
 
     def fits(dim: str, size: str) -> str:
+        dim, _, more = dim.partition("+")
+        size += f" - {more}" if more else ""
         if dim.isdigit():
             return f"{size} == {dim}"
         if dim in sizes:
             return f"{size} == {sizes[dim]}"
         sizes[dim] = f"_n_{dim.strip('*')}"
-        return f"({sizes[dim]} := {size}) is not None"
+        return f"({sizes[dim]} := {size}) {'is not None' if dim[0] == '*' else '>= 0'}"
 
     asked = [f"{value}.__class__ is _ndarray"]
     if cuts := next((each for each in marks if isinstance(each, Cuts)), None):
         items = sizes.get(cuts.dimension, "None")
         asked += [f"{value}.dtype is _int64", f"{value}.ndim == 1", f"{items} is not None"]
-        pieces = fits(spec.dims[0].partition("+")[0], f"len({value}) - 1")
+        pieces = fits(spec.dims[0], f"len({value})")
         return " and ".join([*asked, f"_loops.cuts({value}, {items})", pieces])
     if spec.kind == "float" and (any_dtype in marks or host in marks):
         asked.append(f"{value}.dtype in _floats")
@@ -240,9 +250,9 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
         asked.append(f"(_like := {value}.dtype) in _floats")
     elif spec.kind == "float":
         asked.append(f"{value}.dtype is _like")
-    elif spec.kind in ("int", "bool"):
-        asked.append(f"{value}.dtype.kind in {'iu' if spec.kind == 'int' else 'b'!r}")
-    elif array.field is None and spec.kind in ("int32", "int64"):
+    elif spec.kind in KINDS:
+        asked.append(f"{value}.dtype.kind in {KINDS[spec.kind]!r}")
+    elif array.converts:
         asked.append(f"{value}.dtype in _ints")
     else:
         asked.append(f"{value}.dtype is _{spec.kind}")
@@ -273,6 +283,12 @@ class _Array(NamedTuple):
     rank: int
     at: int  # the place of the argument
     field: int | None
+
+    @property
+    def converts(self) -> bool:
+        """Whether the quick test accepts int32 and int64: their range is tested, so that no number wraps around."""
+        is_limited = any(isinstance(each, below) for each in self.spec.constraints)
+        return self.field is None and self.spec.kind in ("int32", "int64") and is_limited
 
 
 class _Declared:
@@ -337,7 +353,7 @@ def _find_array(
         later = cast in spec.constraints or anywhere in spec.constraints
         rank, check = int(later), _make_float_check(name, spec)
     else:
-        rank, check = 2, _make_integer_check(name, spec)
+        rank, check = 2, _make_number_check(name, spec)
     return _Array(name, spec, optional or absent, check, rank, at, field)
 
 
@@ -387,10 +403,11 @@ def _make_float_check(name: str, spec: Spec) -> _Check:
     return check
 
 
-def _make_integer_check(name: str, spec: Spec) -> _Check:
-    """Make the check of an array of integers or booleans: its dtype, shape and range."""
-    dtype = None if spec.kind in ("int", "bool") else np.dtype(spec.kind)
-    kinds, on_host_only = "b" if spec.kind == "bool" else "iu", host in spec.constraints
+def _make_number_check(name: str, spec: Spec) -> _Check:
+    """Make the check of an array of integers, booleans or any numbers: its dtype, shape and range."""
+    dtype = None if spec.kind in KINDS else np.dtype(spec.kind)
+    kinds, on_host_only = KINDS.get(spec.kind, "iu"), host in spec.constraints
+    wanted = {"bool": "bool", "number": "numbers"}.get(spec.kind, "integers")
     limits = next((each for each in spec.constraints if isinstance(each, below)), None)
 
     def check(value: Any, sizes: _Sizes) -> Any:
@@ -400,18 +417,16 @@ def _make_integer_check(name: str, spec: Spec) -> _Check:
             getattr(value.dtype, "kind", None)
             or str(value.dtype).removeprefix("torch.").lstrip("u")[0]
         )
-        if kind not in kinds and len(value):
-            raise KernelError(
-                _describe_mismatch(
-                    name, value, "integers" if kinds == "iu" else "bool", spec, sizes
-                )
-            )
-        if not spec.bind(value.shape, sizes):
-            raise KernelError(_describe_mismatch(name, value, "integers", spec, sizes))
+        if (kind not in kinds and len(value)) or not spec.bind(value.shape, sizes):
+            raise KernelError(_describe_mismatch(name, value, wanted, spec, sizes))
         if limits is not None and len(value):
             check_range(value, sizes[limits.dimension], name, limits.lowest)
         if dtype is not None and value.dtype is not dtype:
-            value = convert(value, dtype)
+            converted = convert(value, dtype)
+            # a number beyond the dtype wraps around
+            if limits is None and not (converted == value).all():
+                raise KernelError(_describe_mismatch(name, value, dtype, spec, sizes))
+            return converted
         return value
 
     return check
@@ -490,12 +505,11 @@ def _are_same_dtype(a: Any, b: Any) -> bool:
 def _describe_mismatch(name: str, value: Any, wanted: Any, spec: Spec, sizes: _Sizes) -> str:
     """Return a sentence on how an argument is and how it must be."""
     wanted = str(wanted).removeprefix("torch.")
-    known = ", ".join(f"{dim}={sizes[dim]}" if dim in sizes else dim for dim in spec.dims)
     writes = ", to be changed in place," if in_place in spec.constraints else ""
     found = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     if not _is_in_c_order(value):
         found += " in another order"
-    return f"{name} must be {wanted} ({known}) in C order{writes or ','} not {found}"
+    return f"{name} must be {wanted} ({spec.describe_shape(sizes)}) in C order{writes or ','} not {found}"
 
 
 def _describe_device(name: str, value: Any, device: str, sizes: _Sizes) -> str:

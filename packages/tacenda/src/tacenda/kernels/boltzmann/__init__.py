@@ -89,11 +89,11 @@ def _check_weights(weights: Any, biases: Any, hidden: int) -> None:
 
 
 def _complete_cases(
-    cases: Cases, chosen: Any, machine: Machine, seed: int, *step: Descent
-) -> tuple[Any, ...]:
-    """Return the arguments, with empty identities if the machine has no conditioning. Raises KernelError."""
-    if step and not step[0].shrinks:
-        raise KernelError(f"rates must be at least 0, and times their penalties below 1: {step[0]}")
+    cases: Cases, machine: Machine, seed: int, descent: Descent | None = None
+) -> dict[str, Any]:
+    """Return the cases, with empty identities if the machine has no conditioning, and the seed. Raises KernelError."""
+    if descent is not None and not descent.shrinks:
+        raise KernelError(f"rates must be at least 0, and times their penalties below 1: {descent}")
     _check_weights(machine.weights, machine.visible_biases, len(machine.hidden_biases))
     sides = len(machine.side_weights)
     if sides not in (0, len(machine.visible_biases)):
@@ -104,7 +104,7 @@ def _complete_cases(
         cases = cases._replace(
             side_offsets=np.zeros(len(cases.offsets), np.int64), side_ids=np.empty(0, np.int32)
         )
-    return cases, chosen, machine, seed % (1 << 64), *step
+    return {"cases": cases, "seed": seed % (1 << 64)}
 
 
 @operation(prepare=_complete_cases)
@@ -185,10 +185,8 @@ def boltzmann_descent(
     return error
 
 
-def _check_pairs(
-    visible: Any, cases: Any, weights: Any, biases: Any, activations: Any, *_: Any
-) -> None:
-    _check_weights(weights, biases, activations.shape[1])
+def _check_pairs(weights: Any, visible_biases: Any, activations: Any) -> None:
+    _check_weights(weights, visible_biases, activations.shape[1])
 
 
 @operation(prepare=_check_pairs)

@@ -59,7 +59,7 @@ class ContextGradients(NamedTuple):
     tail_weights: Any
 
 
-def _check_spans(table: Any, text: Spans, *_: Any) -> None:
+def _check_spans(text: Spans, grad: Any = None) -> None:
     starts, ends = text.starts, text.ends
     last = len(text.ids)  # the position after the last word
     if len(starts) and (
@@ -68,11 +68,7 @@ def _check_spans(table: Any, text: Spans, *_: Any) -> None:
         raise KernelError(
             f"spans must lie in the positions 0 to {last} and not end before they start"
         )
-
-
-def _check_grad(table: Any, text: Spans, context: Any, before: Any, grad: Any, *_: Any) -> None:
-    _check_spans(table, text)
-    if len(grad) != text.places[-1]:
+    if grad is not None and len(grad) != text.places[-1]:
         raise KernelError(f"grad must have {text.places[-1]} rows, not {len(grad)}")
 
 
@@ -129,7 +125,7 @@ def context_sum(
     return Predicted(*(part.astype(R.dtype) for part in (vectors, before, after)))
 
 
-@operation(prepare=_check_grad)
+@operation(prepare=_check_spans)
 def context_sum_backward(
     table: Float[Array, "words width"],
     text: Spans,

@@ -53,7 +53,7 @@ def inner_tokens(offsets: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return np.flatnonzero(inner)
 
 
-def _check_sequences(blocks: Any, emissions: Any, starts: Any, observed: Any, *_: Any) -> None:
+def _check_sequences(blocks: Any, starts: Any, observed: Sequences) -> None:
     pairs, _words, first, offsets = observed
     check_range(pairs[inner_tokens(offsets)], len(blocks), "pairs")
     check_range(first[np.diff(offsets) > 0], len(starts), "first")
@@ -232,17 +232,15 @@ class VectorGradients(NamedTuple):
     departures: Any
 
 
-def _check_pairs(
-    vectors: Any, sources: Any, targets: Any, weights: Any, norms: Any, _: Any
-) -> None:
-    if (weights is None) == (norms is None):
-        raise KernelError("give either weights or norms")
-    _check_sorted(vectors, sources)
-
-
-def _check_sorted(vectors: Any, sources: Any, *_: Any) -> None:
+def _check_sorted(sources: Any) -> None:
     if not rises(sources):
         raise KernelError("the pairs must be sorted by their sources")
+
+
+def _check_pairs(sources: Any, weights: Any, norms: Any) -> None:
+    if (weights is None) == (norms is None):
+        raise KernelError("give either weights or norms")
+    _check_sorted(sources)
 
 
 @operation(prepare=_check_pairs)
@@ -372,9 +370,7 @@ class SumGradients(NamedTuple):
     bias: Any
 
 
-def _check_columns(rows: Any, columns: Any, *others: Any) -> None:
-    """Raise KernelError without columns, and for more kept rows, the last argument, than rows."""
-    kept = others[-1]
+def _check_columns(rows: Any, columns: Any, kept: Any) -> None:
     if not len(columns) or (kept is not None and len(kept) > len(rows)):
         raise KernelError("there must be at least one column, and no more rows kept than there are")
 

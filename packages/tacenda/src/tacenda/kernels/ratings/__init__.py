@@ -100,16 +100,9 @@ _CHECKS_PER_GATHER = 8
 
 
 def _complete_sgd(
-    ratings: ByUser,
-    users: Any,
-    tables: Tables,
-    mean: float,
-    rates: Rates,
-    penalties: Penalties,
-    seed: int,
-    sides: Identities | None,
-) -> tuple[Any, ...]:
-    """Return the arguments of `rating_sgd` with penalties and weights for every row. Raises KernelError."""
+    ratings: ByUser, users: Any, tables: Tables, penalties: Penalties, sides: Identities | None
+) -> dict[str, Any]:
+    """Return penalties and weights for every row, and the identities if they are used. Raises KernelError."""
     n_users, n_items = len(tables.user_factors), len(tables.item_factors)
     if len(tables.side_factors) not in (0, n_items):
         raise KernelError(
@@ -127,7 +120,7 @@ def _complete_sgd(
     if ratings.weights is None:
         ratings = ratings._replace(weights=np.ones(n_users, np.float32))
     penalties = Penalties(**by_row, side=penalties.side)
-    return ratings, users, tables, mean, rates, penalties, seed, sides
+    return {"ratings": ratings, "penalties": penalties, "sides": sides}
 
 
 def _check_ids(offsets: Any, ids: Any, users: Any, n_items: int, what: str) -> None:
@@ -346,16 +339,16 @@ def bytes_needed(rows: int, targets: int, width: int) -> int:
 
 
 def _complete_solves(
-    targets: Targets, table: Any, means: Any, precision: Any, weight: Any, noise: Any, scaled: bool
-) -> tuple[Any, ...]:
-    """Return the arguments of `rating_solves` with means and weights for every row. Raises KernelError."""
+    targets: Targets, table: Any, means: Any, precision: Any, weight: Any
+) -> dict[str, Any]:
+    """Return means and weights for every row, and the precision, where the table is. Raises KernelError."""
     rows, width = len(targets.offsets) - 1, table.shape[1]
     means = _broadcast(convert_like(means, np.float32, table), (rows, width), "means")
-    weights = _broadcast(convert_like(weight, np.float64, table), (rows,), "weights")
+    weight = _broadcast(convert_like(weight, np.float64, table), (rows,), "weights")
     precision = convert_like(precision, np.float64, table)
     if tuple(precision.shape) != (width, width):
         raise KernelError(f"precision must be {(width, width)}, not {tuple(precision.shape)}")
-    return targets, table, means, precision, weights, noise, bool(scaled)
+    return {"means": means, "precision": precision, "weight": weight}
 
 
 class Solved(NamedTuple):

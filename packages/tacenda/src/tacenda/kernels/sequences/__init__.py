@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.array_ops import zeros
-from tacenda.arrays import Array, Float, Int, Offsets, below
+from tacenda.arrays import Array, Float, Int, Int32, Offsets, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import any_dtype, cast, check_range, in_place, operation
+from tacenda.kernels.operation import any_dtype, cast, check_range, host, in_place, operation
 
 # -- lagged counts -----------------------------------------------------------------------------------
 
@@ -40,12 +40,7 @@ class Counts(NamedTuple):
         return Counts(indptr, self.indices[begin:end], self.data[begin:end])
 
 
-def _check_stream(
-    stream: Any, n_lags: int, vocabulary: int, n_history: int
-) -> tuple[Any, int, int, int]:
-    if not isinstance(stream, np.ndarray) or stream.ndim != 1 or stream.dtype != np.int32:
-        got = f"{stream.dtype} {stream.shape}" if isinstance(stream, np.ndarray) else type(stream)
-        raise KernelError(f"lagged_counts was given {got}: give a one-dimensional int32 array")
+def _check_stream(stream: Any, n_lags: int, vocabulary: int, n_history: int) -> None:
     if len(stream) > _MAX_STREAM:
         raise KernelError(
             f"lagged_counts was given {len(stream)} ids at once: count blocks of at most "
@@ -57,12 +52,11 @@ def _check_stream(
             f"lagged_counts was asked for {n_lags} lags and {n_history} ids of history in a stream "
             f"of {len(stream)}: give at least one lag, and no more history than stream"
         )
-    return np.ascontiguousarray(stream), n_lags, vocabulary, n_history
 
 
 @operation(prepare=_check_stream)
 def lagged_counts(
-    stream: NDArray[np.int32], n_lags: int, vocabulary: int, n_history: int = 0
+    stream: Int32[Array, "length", host], n_lags: int, vocabulary: int, n_history: int = 0
 ) -> list[Counts]:
     """Count the pairs (row = w_t, column = w_{t-k}) of a stream of word ids for every lag k = 1 .. n_lags.
 
@@ -101,7 +95,7 @@ def lagged_counts(
     return counts
 
 
-def _check_parts(parts: Sequence[Counts], vocabulary: int) -> tuple[list[Counts], int]:
+def _check_parts(parts: Sequence[Counts], vocabulary: int) -> None:
     if not parts:
         raise KernelError("merge_counts was given nothing to sum: give at least one matrix")
     rows, dtype = len(parts[0].indptr), parts[0].data.dtype
@@ -118,7 +112,6 @@ def _check_parts(parts: Sequence[Counts], vocabulary: int) -> tuple[list[Counts]
                 f"where indptr ends at {part.indptr[-1]}: all three must agree"
             )
         check_range(part.indices, vocabulary, "columns")
-    return list(parts), vocabulary
 
 
 @operation(prepare=_check_parts)
@@ -221,16 +214,9 @@ class Scan(NamedTuple):
 
 
 def _complete_scan(
-    modes: Modes,
-    table: Any,
-    ids: Any,
-    offsets: Any,
-    initial: Any,
-    reverse: bool,
-    out: Any,
-    column: int,
-) -> tuple[Any, ...]:
-    """Return the arguments of `modal_scan` with the initial states filled in. Raises KernelError."""
+    modes: Modes, table: Any, ids: Any, offsets: Any, initial: Any, out: Any, column: int
+) -> dict[str, Any]:
+    """Return the initial states, zeros if none are given. Raises KernelError."""
     (real, pairs), states, tokens = modes, table.shape[1], len(ids)
     if len(real) + 2 * len(pairs) != states:
         raise KernelError(
@@ -242,9 +228,7 @@ def _complete_scan(
             f"out must have {tokens} rows or more, with {states} columns from column {column} on, "
             f"not {tuple(out.shape)}"
         )
-    if initial is None:
-        initial = zeros((len(offsets) - 1, states), table)
-    return modes, table, ids, offsets, initial, reverse, out, column
+    return {"initial": zeros((len(offsets) - 1, states), table) if initial is None else initial}
 
 
 @operation(prepare=_complete_scan)

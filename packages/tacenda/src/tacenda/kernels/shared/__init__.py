@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Float, Int, below
+from tacenda.arrays import Array, Float, Int, Number, below
 from tacenda.errors import KernelError
 from tacenda.kernels.operation import any_dtype, any_layout, in_place, operation
 
@@ -86,47 +86,20 @@ def adam(
 # -- sparse counts times a dense matrix --------------------------------------------------------------
 
 
-def _check_sparse(
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    dense: Any,
-    row_scale: Any,
-    column_scale: Any,
-    threads: int,
-) -> tuple[Any, ...]:
-    """Return the arguments of `sparse_product` with lists as arrays. Raises KernelError."""
-    indptr, indices, data = (
-        array if hasattr(array, "shape") else np.asarray(array) for array in (indptr, indices, data)
-    )
+def _check_sparse(indptr: Any, indices: Any, threads: int) -> None:
     if threads < 1:
         raise KernelError(f"threads must be at least 1, not {threads}")
-    if indptr.ndim != 1 or not len(indptr) or indices.ndim != 1 or data.shape != indices.shape:
-        raise KernelError(
-            "indptr (rows + 1,), indices and data (nonzeros,) must be vectors that agree, not of shapes "
-            f"{tuple(indptr.shape)}, {tuple(indices.shape)} and {tuple(data.shape)}"
-        )
     if indptr[0] < 0 or indptr[-1] > len(indices):
         raise KernelError(
             f"indptr runs from {indptr[0]} to {indptr[-1]}, and there are {len(indices)} indices"
         )
-    lengths = (
-        ("row_scale", row_scale, len(indptr) - 1),
-        ("column_scale", column_scale, len(dense)),
-    )
-    for name, scale, length in lengths:
-        if scale is not None and len(scale) != length:
-            raise KernelError(
-                f"{name} has {len(scale)} rows, and the sparse operand needs {length}"
-            )
-    return indptr, indices, data, dense, row_scale, column_scale, threads
 
 
 @operation(prepare=_check_sparse)
 def sparse_product(
-    indptr: Any,
-    indices: Any,
-    data: Any,
+    indptr: Int[Array, "rows+1"],
+    indices: Int[Array, "nonzeros"],
+    data: Number[Array, "nonzeros"],
     dense: Float[Array, "columns width", any_layout],
     row_scale: Float[Array, "rows", any_dtype, any_layout] | None = None,
     column_scale: Float[Array, "columns", any_dtype, any_layout] | None = None,

@@ -85,8 +85,6 @@ def _step_all(w, m, v, g, numbers):
 # prefetch and dense blocks for the frequent words were slower or no faster.
 
 
-_Float = NDArray[np.float32]
-_Int = NDArray[np.int64]
 _HOT_BYTES = 1 << 20
 """Bytes of the dense operand in the first tile, near the size of a second-level cache."""
 _SHARES_PER_THREAD = 8
@@ -163,7 +161,13 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
         if row_scale is None
         else np.ascontiguousarray(row_scale, np.float32)
     )
-    table = _scale_and_pad(dense, column_scale, threads)
+    # rows of whole lines of the cache
+    if column_scale is None:
+        table = aligned(dense, WIDE)
+    else:
+        table = aligned_zeros(columns, -(-width // WIDE) * WIDE)
+        factors = np.ascontiguousarray(column_scale, np.float32)
+        in_parts(_pack, columns, threads, np.ascontiguousarray(dense), factors, table)
     # Two tiles of columns: the cache holds the dense rows of the first.
     hot = min(max(1, _HOT_BYTES // table[0].nbytes), columns)
     bounds = np.array([0, hot, columns] if hot < columns else [0, columns])
@@ -189,24 +193,13 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
     return out
 
 
-def _share_rows(indptr: _Int, n: int) -> list[tuple[int, int]]:
+def _share_rows(indptr: NDArray[np.int64], n: int) -> list[tuple[int, int]]:
     """Return up to n ranges of rows of about equal work: a nonzero counts one, and so does a row."""
     rows = len(indptr) - 1
     work = indptr + np.arange(rows + 1)
     cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
     ends = np.r_[0, np.clip(cuts, 0, rows), rows]
     return [(int(a), int(b)) for a, b in pairwise(ends) if a < b]
-
-
-def _scale_and_pad(dense: _Float, scale: _Float | None, threads: int) -> _Float:
-    """Return ``dense`` with its rows scaled, and padded to whole lines of the cache."""
-    if scale is None:
-        return aligned(dense, WIDE)
-    rows, width = dense.shape
-    table = aligned_zeros(rows, -(-width // WIDE) * WIDE)
-    dense, scale = np.ascontiguousarray(dense), np.ascontiguousarray(scale, np.float32)
-    in_parts(_pack, rows, threads, dense, scale, table)
-    return table
 
 
 # -- rows of unit length ------------------------------------------------------------------------------

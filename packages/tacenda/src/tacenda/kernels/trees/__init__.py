@@ -147,10 +147,6 @@ class Codes(_Fields):
             raise KernelError(f"{self.n_codes} codes without steps are not the leaves of one tree")
         return found
 
-    def check(self) -> None:
-        """Raise KernelError unless the codes are all leaves of one tree."""
-        _ = self.children
-
     @property
     def root(self) -> int:
         """The node of the first step of all codes."""
@@ -164,7 +160,7 @@ class Step(NamedTuple):
     vectors: Any  # (tokens, width), in the dtype of the vectors
 
 
-def _check_words(vectors: Any, words: Any, codes: Codes, nodes: Nodes, *_: Any) -> None:
+def _check_words(words: Any, codes: Codes, nodes: Nodes) -> None:
     if codes.n_nodes > len(nodes.vectors):
         raise KernelError(
             f"the codes name node {codes.n_nodes - 1}, and there are {len(nodes.vectors)}"
@@ -251,9 +247,9 @@ def tree_softmax_step(
     return found.step
 
 
-def _check_tree(vectors: Any, codes: Codes, nodes: Nodes) -> None:
-    _check_words(vectors, (), codes, nodes)
-    codes.check()
+def _check_tree(codes: Codes, nodes: Nodes) -> None:
+    _check_words((), codes, nodes)
+    _ = codes.children  # raises KernelError unless they are one tree
 
 
 @operation(prepare=_check_tree)
