@@ -106,38 +106,6 @@ def rts_smoother(s, w):
     return Smoothed(mean, covariance, lagged)
 
 
-def state_covariance(s, n):
-    """Of n consecutive states, (n h, n h)."""
-    h = len(s.A)
-    blocks = np.zeros((n, h, n, h))
-    for i in range(n):
-        for j in range(n):
-            ahead = np.linalg.matrix_power(s.A, abs(i - j))
-            blocks[i, :, j] = ahead @ s.P if i >= j else s.P @ ahead.T
-    return blocks.reshape(n * h, n * h)
-
-
-class Posterior(NamedTuple):
-    mean: np.ndarray
-    covariance: np.ndarray
-    log_likelihood: float
-
-
-def dense_posterior(s, w):
-    """The one Gaussian of all states and observations, conditioned: no recursion at all."""
-    n, h = len(w), len(s.A)
-    X, C = state_covariance(s, n), np.kron(np.eye(n), s.C)
-    S = C @ X @ C.T + np.kron(np.eye(n), s.D)
-    S_inverse, flat = pseudo_inverse(S), w.reshape(-1)
-    gain = X @ C.T @ S_inverse
-    rank = np.linalg.matrix_rank(S, tol=HUGE, hermitian=True)
-    log_likelihood = -0.5 * (
-        rank * np.log(2 * np.pi) + log_pseudo_determinant(S) + flat @ S_inverse @ flat
-    )
-    covariance = (X - gain @ C @ X).reshape(n, h, n, h)
-    return Posterior((gain @ flat).reshape(n, h), covariance, log_likelihood)
-
-
 # -- rings: stationary recursions and sample moments without ends ----------------------------------
 
 

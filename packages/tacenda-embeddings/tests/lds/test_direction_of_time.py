@@ -9,8 +9,6 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.learning import SparseMoments, hankel_svd, identify
 from tacenda_embeddings.lds.smoother import solve_steady_state
 
 
@@ -48,13 +46,6 @@ def prediction(model, before):
     return dict(zip(model.vocabulary.words, C @ A @ xf, strict=True))
 
 
-def test_counts_have_the_later_word_in_the_row(corpus):
-    a, b = corpus.vocabulary.encode(["a", "b"])
-    lag = LaggedCounts.from_corpus(corpus, 1).matrix(1)
-    assert lag[b, a] == corpus.vocabulary.counts[a]
-    assert lag[a, b] == 0
-
-
 def test_the_next_word_is_predicted_and_not_the_last_one(model):
     after_a, after_b = prediction(model, ["x", "a"]), prediction(model, ["a", "b"])
     assert max(after_a, key=after_a.get) == "b"
@@ -78,24 +69,3 @@ def test_the_future_message_is_made_of_later_words(model, messages_of):
     )
     assert change["a"] > 0 > change["b"]  # b expects a before it, c expects b
     np.testing.assert_allclose(of_b.past[2], of_c.past[2], atol=1e-5)
-
-
-def lag_one_covariance(moments):
-    """C A P C^T of the identified system: row b, column a is the covariance of b one after a."""
-    A, C, _, noise = identify(hankel_svd(moments, 4, 4, np.random.default_rng(0)), moments)
-    return C @ A @ noise.N @ C.T
-
-
-def test_the_transpose_would_be_noticed(corpus):
-    """Identified from transposed moments the system runs backwards, which these tests would see."""
-
-    class Backwards(SparseMoments):
-        def apply(self, k, X):
-            return super().apply(-k, X)
-
-    counts = LaggedCounts.from_corpus(corpus, 7)
-    a, b = corpus.vocabulary.encode(["a", "b"])
-    forwards = lag_one_covariance(SparseMoments(counts, 5.0))
-    backwards = lag_one_covariance(Backwards(counts, 5.0))
-    assert forwards[b, a] > 0.2 > 0 > forwards[a, b]
-    assert backwards[a, b] > 0.2 > 0 > backwards[b, a]

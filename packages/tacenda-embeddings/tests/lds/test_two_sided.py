@@ -52,7 +52,6 @@ def test_equals_the_exact_smoother_of_a_finite_sequence(model, n, rng, oracles):
     parts = smooth(build_two_sided(parameters, scale, system.m), ids)
     w = observations(system, scale, ids)
     np.testing.assert_allclose(sum(parts), oracles.rts_smoother(system, w).mean, atol=1e-9)
-    np.testing.assert_allclose(sum(parts), oracles.dense_posterior(system, w).mean, atol=1e-9)
 
 
 def test_one_token_is_a_regression_on_it(model, oracles):

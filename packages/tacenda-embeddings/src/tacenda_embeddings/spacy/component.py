@@ -429,17 +429,12 @@ class DocEncoder:
             self._transform(words, n_before[cuts].tolist(), pieces)
         if not is_word.all():
             for i, (start, stop) in enumerate(pairwise(offsets.tolist())):
-                arrays[i] = self._insert_zeros(arrays[i], is_word[start:stop])
+                rows = arrays[i]
+                if len(rows) < stop - start:  # rows of zeros for tokens that are not words
+                    xp = get_array_module(rows)
+                    arrays[i] = xp.zeros((stop - start, self.width), dtype=np.float32)
+                    arrays[i][xp.asarray(np.flatnonzero(is_word[start:stop]))] = rows
         return arrays
-
-    def _insert_zeros(self, rows: Any, is_word: np.ndarray) -> Any:
-        """Return the rows of the words of a document (n_tokens, width), with rows of zeros for its other tokens."""
-        if len(rows) == len(is_word):
-            return rows
-        xp = get_array_module(rows)
-        array = xp.zeros((len(is_word), self.width), dtype=np.float32)
-        array[xp.asarray(np.flatnonzero(is_word))] = rows
-        return array
 
     def knows(self, doc: Doc) -> bool:
         """Return whether the model knows a word of a document, or the document has no words.

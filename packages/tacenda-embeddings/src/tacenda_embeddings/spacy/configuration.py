@@ -81,7 +81,11 @@ def pipeline_config(
     ArtifactError
         An existing model cannot be read.
     """
-    names = _check_components(components)
+    names = [name.strip() for name in components if name.strip() not in ("", *_ADDED)]
+    if not names:
+        raise ConfigurationError("name at least one component, such as tagger")
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
     if cnn_layers < 0:
         raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
     target = target or ("lds" if shared else "tensor")
@@ -91,27 +95,23 @@ def pipeline_config(
         models.append(vectors)
         if explain_missing(vectors) is None:
             load_word_model(vectors)
-    base = _ask_spacy(names, choose_language(language, models))
+    config: dict[str, Any] = _ask_spacy(names, choose_language(language, models))
     layer = _build_layer(target, vectors is not None, cnn_layers)
-    config = _add_initialization(base, factory, lds, vectors)
+    # not paths.vectors, which spaCy expects to be a pipeline with vectors
+    config["paths"] = {**config["paths"], "vectors": None, "lds": lds}
+    config["initialize"]["components"] = {factory: {"artifact": "${paths.lds}"}}
+    if vectors is not None:
+        config["paths"]["words"] = vectors
+        config["nlp"]["vectors"] = {"@vectors": NAME}
+        config["initialize"]["before_init"] = {"@callbacks": USE, "source": "${paths.words}"}
     config["components"] = {
         factory: {"factory": factory, "target": target, **settings},
-        **_replace_layers(names, base["components"], layer, shared),
+        **_replace_layers(names, config["components"], layer, shared),
     }
     config["nlp"]["pipeline"] = list(config["components"])
     config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
     config["training"]["annotating_components"] = [factory]
     return _complete(config)
-
-
-def _check_components(components: Sequence[str]) -> list[str]:
-    """Return the names of the components that are not added anyway. Raises ConfigurationError."""
-    names = [name.strip() for name in components if name.strip() not in ("", *_ADDED)]
-    if not names:
-        raise ConfigurationError("name at least one component, such as tagger")
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
-    return names
 
 
 def _complete(config: dict[str, Any]) -> Config:
@@ -265,19 +265,3 @@ def _find_layers(model: Any) -> Iterator[dict[str, Any]]:
         for key, section in model.items():
             if key != _LAYER:
                 yield from _find_layers(section)
-
-
-def _add_initialization(
-    base: Config, factory: str, lds: str, vectors: str | None
-) -> dict[str, Any]:
-    """Return a copy of the configuration in which only the initialization loads the models."""
-    config: dict[str, Any] = base.copy()
-    # not paths.vectors, which spaCy expects to be a pipeline with vectors
-    config["paths"] = {**config["paths"], "vectors": None, "lds": lds}
-    initialize = config["initialize"]
-    initialize["components"] = {factory: {"artifact": "${paths.lds}"}}
-    if vectors is not None:
-        config["paths"]["words"] = vectors
-        config["nlp"]["vectors"] = {"@vectors": NAME}
-        initialize["before_init"] = {"@callbacks": USE, "source": "${paths.words}"}
-    return config

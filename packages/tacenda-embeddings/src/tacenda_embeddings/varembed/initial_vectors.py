@@ -308,12 +308,15 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
         for backwards in (False, True)
     )
     weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
-    near = _sum_counts([(lags, weights) for lags in (forwards.lags, backwards.lags)])
+    types = len(corpus.vocabulary)
+    groups = [(lags, weights) for lags in (forwards.lags, backwards.lags)]
+    near = StoredRows(types, _sum_counts(groups))
     rows, columns = near.compute_quarter_roots()
     balanced = [near.scale(rows, columns)]
     if adjacent > 0:
         before, after = (
-            _sum_counts([(counts.lags[:1], [np.float32(1)])]) for counts in (forwards, backwards)
+            StoredRows(types, _sum_counts([(counts.lags[:1], [np.float32(1)])]))
+            for counts in (forwards, backwards)
         )
         rows, columns = before.compute_quarter_roots()
         balanced.append(before.scale(rows, columns, adjacent))
@@ -325,13 +328,8 @@ _WeightedLags = tuple[Sequence[Counts], Sequence[np.float32]]
 """Square matrices of counts, and the weight of each in a sum."""
 
 
-def _sum_counts(groups: Sequence[_WeightedLags]) -> StoredRows:
-    """Return the weighted sum of matrices of counts, first within each group, then over the groups."""
-    return StoredRows(len(groups[0][0][0].indptr) - 1, _sum_blocks(groups))
-
-
-def _sum_blocks(groups: Sequence[_WeightedLags]) -> Iterator[scipy.sparse.csr_array]:
-    """Yield the blocks of `_sum_counts`."""
+def _sum_counts(groups: Sequence[_WeightedLags]) -> Iterator[scipy.sparse.csr_array]:
+    """Yield the blocks of a weighted sum of matrices of counts, first within each group, then over the groups."""
     matrices = [lag for lags, _ in groups for lag in lags]
     n_columns = len(matrices[0].indptr) - 1
     for first, last in runs(np.sum([lag.indptr for lag in matrices], axis=0), _ENTRIES_PER_BLOCK):
