@@ -46,7 +46,7 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Pieces, Trainer, schedule_rate, train
+from tacenda_lm.training import Pieces, Trainer, train
 
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
@@ -159,11 +159,6 @@ class BoltzmannParameters(Arrays):
     def hidden(self) -> int:
         """The number of hidden units."""
         return len(self.hidden_biases)
-
-    def with_zero_transitions(self) -> Self:
-        """Return a copy with A = 0 (hidden, hidden)."""
-        zeros = np.zeros((self.hidden, self.hidden), np.float32)
-        return replace(self.copy(), transitions=zeros)
 
 
 def sigmoid(x: Floats) -> Floats:
@@ -735,8 +730,7 @@ class FRBM(StreamModel):
         positions = np.flatnonzero(~trainer.text.firsts)
         batch = max(1, min(settings.batch_words, len(positions) // _MIN_STEPS))
         source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
-        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
-        history = train(trainer, source, run, rate)
+        history = train(trainer, source, run)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
@@ -826,9 +820,9 @@ class TemporalFRBM(FRBM):
         else:
             begin = draw_parameters(settings, corpus)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = TemporalTrainer(settings, begin.with_zero_transitions(), *texts)
-        source, identity = trainer.source, {"begin": begin.fingerprint()}
-        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
-        history = train(trainer, source, run.stage("temporal"), rate, identity)
+        zeros = np.zeros((begin.hidden, begin.hidden), np.float32)
+        trainer = TemporalTrainer(settings, replace(begin.copy(), transitions=zeros), *texts)
+        identity = {"begin": begin.fingerprint()}
+        history = train(trainer, trainer.source, run.stage("temporal"), identity=identity)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {**facts, "training": history.as_dict()}

@@ -50,7 +50,7 @@ def train(
     trainer: Any,
     source: BatchSource,
     run: FitRun,
-    rate: Schedule | float,
+    rate: Schedule | float | None = None,
     identity: Mapping[str, Any] | None = None,
     *,
     may_change: Sequence[str] = _MAY_CHANGE_ON_RESUME,
@@ -62,6 +62,8 @@ def train(
     trainer
         With ``settings``, which have ``epochs`` and ``patience``; ``text`` and ``valid``, tuples of arrays; and perhaps
         ``evaluate_every``, the epochs between evaluations.
+    rate
+        The learning rate; by default the `schedule_rate` of the settings.
     identity
         JSON values or tuples of arrays that, with the texts and the settings, tell this fit from others: only the same
         fit can be resumed.
@@ -69,6 +71,8 @@ def train(
         Settings that may differ when a fit is resumed.
     """
     settings, valid = trainer.settings, trainer.valid
+    if rate is None:
+        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
     is_on_cpu = getattr(trainer, "device", "cpu") == "cpu"
     loop = FitSettings(
         epochs=settings.epochs or 0,

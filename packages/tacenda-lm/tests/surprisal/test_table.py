@@ -494,15 +494,6 @@ def test_a_column_says_where_sentences_begin(model, items):
     assert (item.starts, item.others) == ([True, True], {"s": ["1", "2"]})
 
 
-def test_a_quoted_word_does_not_swallow_the_rows_below_it(items):
-    words = ['"He', 'said,"', "and", '"Go', 'away,"', "then."]
-    content = "item\tword\n" + "".join(f"1\t{word}\n" for word in words)
-    with pytest.raises(DataError, match=r"lines 2 to 3 of .*quotes=False"):
-        items(content, "items.tsv", text=["item"])
-    [item] = items(content, "items.tsv", text=["item"], quotes=False)
-    assert item.regions == words
-
-
 def test_empty_columns_of_a_spreadsheet_are_left_out(items):
     [item] = items("item,word,,\n1,a,,\n1,b,,\n", text="item")
     assert (item.regions, item.others) == (["a", "b"], {"item": ["1", "1"]})

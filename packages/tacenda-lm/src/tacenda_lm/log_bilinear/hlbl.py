@@ -45,7 +45,7 @@ from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
 from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, draw_dropout_mask, schedule_rate, train
+from tacenda_lm.training import Trainer, draw_dropout_mask, train
 
 _Floats = npt.NDArray[np.float32]
 # chosen by the perplexity of held-out text of three sizes, and of Penn Treebank
@@ -473,9 +473,8 @@ def train_hlbl(
     devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid, device)
     source = ArrayBatches(trainer.begins, batch_size=BATCH_PIECES, seed=settings.seed)
-    rate = schedule_rate(settings.learning_rate, settings.epochs, source)
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
-        history = train(trainer, source, fitting, rate, {"tree": tuple(tree.codes)})
+        history = train(trainer, source, fitting, identity={"tree": tuple(tree.codes)})
     return trainer.predictor(), history
 
 

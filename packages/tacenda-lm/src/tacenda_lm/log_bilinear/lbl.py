@@ -26,7 +26,7 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, draw_dropout_mask, schedule_rate, train
+from tacenda_lm.training import Trainer, draw_dropout_mask, train
 
 _ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large
 _INITIAL_ACCUMULATOR = 1e-6  # of AdaGrad
@@ -311,8 +311,7 @@ class LBL(StreamModel):
             trainer = LBLTrainer(settings, corpus.type_counts, *texts, device)
             positions = np.flatnonzero(~trainer.text.firsts)
             source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-            rate = schedule_rate(settings.learning_rate, settings.epochs, source)
-            history = train(trainer, source, fitting, rate)
+            history = train(trainer, source, fitting)
         self._vocabulary = corpus.vocabulary
         self._predictor = LBLPredictor(trainer.current.to("cpu"), self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}

@@ -133,10 +133,6 @@ class _Reader:
         self._held, self._at = b"".join(parts), 0
         return size > 0
 
-    def _complete_line(self) -> bool:
-        """Read more bytes if the next line is incomplete; return whether that was so."""
-        return self._held.find(b"\n", self._at) < 0 and self._fill()
-
     def _read_line(self) -> str | None:
         """Return the next line without its end; None at the end of the file."""
         while (end := self._held.find(b"\n", self._at)) < 0 and not self._ended:
@@ -264,7 +260,10 @@ class _Reader:
             self._at = after
             self.number += read
             done += read
-            if read < len(rows) and not self._complete_line():
+            if read == len(rows):
+                continue
+            # the next line is odd, or its end is not yet read
+            if self._held.find(b"\n", self._at) >= 0 or not self._fill():
                 odd = [
                     (words if n == 1 else self._find_ids(words, names), log_prob, backoff)
                     for words, log_prob, backoff in self._read_odd_lines(n, done, count)
