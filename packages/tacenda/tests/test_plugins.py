@@ -281,9 +281,10 @@ def test_a_plugin_of_another_api_version_is_refused_with_a_remedy(install, versi
     assert plugins.available("embedders")[0].status == "broken"
 
 
-@pytest.mark.parametrize("sound", [model(), model(api_version=1)])
-def test_a_plugin_of_this_api_version_or_of_none_is_accepted(install, sound):
-    install(FakeDistribution("a", [embedder("x", lambda: sound)]))
+@pytest.mark.parametrize("about", [{}, {"api_version": 1}, {"distribution": "my-dist"}], ids=str)
+def test_the_api_version_may_be_left_out_and_the_distribution_spelled_otherwise(install, about):
+    sound = model(name="x", **about)
+    install(FakeDistribution("My.Dist", [embedder("x", lambda: sound)]))
     assert plugins.get("embedders", "x") is sound
 
 
@@ -337,9 +338,3 @@ def test_a_model_of_another_distribution_than_installs_it_is_broken(install, own
     install(FakeDistribution("My.Dist", [embedder("x", lambda: stray)]))
     with pytest.raises(PluginLoadError, match=r"'My.Dist' installs it"):
         plugins.get("embedders", "x")
-
-
-def test_a_distribution_may_be_spelled_otherwise(install):
-    sound = model(name="x", distribution="my-dist")
-    install(FakeDistribution("My.Dist", [embedder("x", lambda: sound)]))
-    assert plugins.get("embedders", "x") is sound

@@ -245,14 +245,11 @@ def test_json_that_could_not_be_written_again_is_refused(data, reason):
         store.parse_json(data)
 
 
-@posix
-def test_what_is_no_file_or_too_large_a_file_is_not_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
         file.truncate(6 << 30)
-    for name, reason in {"pipe": "not a file", "large": "are not read"}.items():
-        with pytest.raises(ValueError, match=reason):
-            store.read_json(tmp_path / name)
+    with pytest.raises(ValueError, match="are not read"):
+        store.read_json(tmp_path / "large")
 
 
 @pytest.mark.parametrize("path", [None, 3, b"x", ["x"], "a\0b", "\ud800", "x" * 5000])
@@ -287,10 +284,9 @@ def test_a_folder_in_use_stays_however_old_it_seems(tmp_path):
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_only_regular_files_are_opened(tmp_path, make):
     make(tmp_path / "x")
-    with pytest.raises(ValueError, match="not a file"):
-        store.open_regular(tmp_path / "x")
-    with pytest.raises(ValueError, match="not a file"):
-        store.read_json(tmp_path / "x")
+    for read in (store.open_regular, store.read_json):
+        with pytest.raises(ValueError, match="not a file"):
+            read(tmp_path / "x")
 
 
 def test_a_link_to_a_regular_file_is_opened(tmp_path):

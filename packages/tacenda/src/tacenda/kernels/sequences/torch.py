@@ -29,7 +29,11 @@ def linear_recurrence(F, u, offsets, reverse):
     sizes = np.minimum(CHUNK, lengths[owner] - place)
     if not len(sizes):
         return torch.empty_like(u)
-    # the rows of step t of all chunks with more than t tokens, longest first, one step after another
+    # The rows of step t of all chunks with more than t tokens, longest first, one step after another. Sequences of 100
+    # and 70 tokens have the chunks A, B and C, D of 64, 36, 64 and 6 tokens, which are in the order A, C, B, D:
+    #     step       0         1      ...     5         6     ...   35       36   ...   63
+    #     chunks  A C B D | A C B D | ... | A C B D | A C B | ... | A C B | A C | ... | A C
+    #     running    4         4      ...     4         3     ...    3        2   ...    2
     order = np.argsort(-sizes, kind="stable")
     running = np.searchsorted(-sizes[order], -np.arange(sizes.max()))
     rows = np.concatenate([first[order[:n]] + step * t for t, n in enumerate(running)])
