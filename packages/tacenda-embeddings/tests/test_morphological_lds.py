@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import tacenda
-from support.pipelines import pipeline, reload
 from support.plugins import register_missing
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
@@ -90,18 +89,6 @@ def test_words_of_one_class_differ_by_their_morphemes(model, lds):
     assert not np.allclose(model.transform([[one]])[0], model.transform([[two]])[0], atol=1e-3)
 
 
-def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, lds):
-    words = [w for w in lds.vocabulary.words if w.isalpha()]
-    own = lds.input_rows[[lds.vocabulary.id_of(w) for w in words]]
-    by_class = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
-
-    def cosine(rows):
-        dots = np.einsum("ij,ij->i", rows, own)
-        return (dots / np.linalg.norm(rows, axis=1) / np.linalg.norm(own, axis=1)).mean()
-
-    assert cosine(model.rows(words)) > cosine(by_class)
-
-
 def test_the_map_is_a_ridge_regression_on_vectors_made_of_morphemes(model, lds, words):
     """Words that are read by the map have no others."""
 
@@ -119,14 +106,6 @@ def test_the_map_is_a_ridge_regression_on_vectors_made_of_morphemes(model, lds, 
     assert_allclose(model.learned.map, expected, atol=1e-4)
 
 
-def test_it_comes_back_from_disk_with_both_models(model, tmp_path):
-    model.save(tmp_path / "m")
-    loaded = tacenda.load(tmp_path / "m")
-    sentence = ["the", "unbefriended", "中文", "cat"]
-    assert_array_equal(loaded.transform([sentence])[0], model.transform([sentence])[0])
-    assert isinstance(loaded.words, VarEmbed)
-
-
 def test_its_settings_are_those_of_the_two_models(model, lds, tmp_path):
     model.save(tmp_path / "m")
     for each in (model, tacenda.load(tmp_path / "m")):
@@ -134,14 +113,6 @@ def test_its_settings_are_those_of_the_two_models(model, lds, tmp_path):
         assert each.settings.words == each.words.settings
     assert model.with_output("mean").settings.lds == model.lds.with_output("mean").settings
     assert MorphologicalLDS(lds={"n_states": 7}).with_output("mean").settings.lds.n_states == 7
-
-
-def test_it_is_a_component_of_a_pipeline(model, tmp_path):
-    nlp = pipeline(model)
-    doc = nlp("the unbefriended cat")
-    assert_allclose(doc.tensor, model.transform([[t.text for t in doc]])[0], atol=1e-6)
-    loaded = reload(nlp, tmp_path / "p")
-    assert_array_equal(loaded("the unbefriended cat").tensor, doc.tensor)
 
 
 def test_models_that_share_no_words_are_refused(lds):

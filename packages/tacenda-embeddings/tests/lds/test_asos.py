@@ -188,14 +188,6 @@ def rotation(start, end):
     return np.eye(len(half)) - 2 * np.outer(half, half) / (half @ half)
 
 
-def test_the_gain_of_a_model_without_dynamics_is_zero(rng, oracles, parameters_of):
-    system = oracles.random_system(rng, strength=0.5)
-    still = system._replace(A=np.zeros((3, 3)), Q=system.P)
-    moments = oracles.DenseMoments(oracles.model_moments(system, 5), system.m)
-    found = run_e_step(parameters_of(still), moments, 5)
-    assert found.likelihood_gain == pytest.approx(0.0, abs=1e-12)
-
-
 def test_an_unstable_model_is_refused(rng, oracles, parameters_of):
     system = oracles.random_system(rng)
     moments = oracles.DenseMoments(oracles.model_moments(system, 3), system.m)

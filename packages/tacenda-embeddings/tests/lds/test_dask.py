@@ -67,14 +67,6 @@ def test_pieces_of_rows_make_the_same_matrices(client, write_file, tmp_path, mon
     assert [each.name for each in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_counts_are_saved_and_added_like_any_others(client, write_file, tmp_path):
-    path = write_file("text.txt", text_of(np.random.default_rng(2), 30))
-    there = on_cluster.count_lags(ClusterCorpus.from_text(path, client=client), 2)
-    here = LaggedCounts.from_corpus(Corpus.from_text(path), 2)
-    there.save(tmp_path / "counts")
-    assert_same(LaggedCounts.load(tmp_path / "counts") + here, here + here)
-
-
 def test_an_lds_has_the_parameters_of_one_machine(client, write_file):
     path = write_file("text.txt", text_of(np.random.default_rng(3), 200, 60))
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2000)

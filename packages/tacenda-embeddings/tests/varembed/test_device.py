@@ -53,15 +53,6 @@ def test_a_fit_ends_where_that_on_the_cpu_does(held, kind, monkeypatch):
         np.testing.assert_array_equal(array, here.arrays()[name], err_msg=name)
 
 
-def test_an_artifact_does_not_know_where_it_was_trained(held, tmp_path):
-    with stand_in():
-        there = fitted(held, KINDS[0])
-    there.save(tmp_path / "model")
-    again = tacenda.load(tmp_path / "model")
-    assert "device" not in again.config_dict()["settings"]
-    assert again.settings.device == VarEmbed().settings.device == "auto"
-
-
 def test_a_fit_may_go_on_elsewhere(held, tmp_path):
     whole = fitted(held, KINDS[0])
     fitted(held, KINDS[0], checkpoints=tmp_path / "kept")

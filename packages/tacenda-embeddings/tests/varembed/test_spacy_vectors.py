@@ -94,16 +94,6 @@ def test_they_travel_with_the_pipeline_on_disk(nlp, tmp_path):
     assert reload(blank(), tmp_path / "p").vocab.vectors.n_keys == 0
 
 
-def test_they_travel_with_the_pipeline_in_bytes(nlp):
-    loaded = blank().from_bytes(nlp.to_bytes())
-    assert_array_equal(loaded(UNSEEN).vector, nlp(UNSEEN).vector)
-
-
-def test_a_pickled_vocabulary_still_knows_words_that_come_later(nlp):
-    again = pickle.loads(pickle.dumps(nlp.vocab))  # noqa: S301 - our own
-    assert_array_equal(again[UNSEEN].vector, nlp.vocab[UNSEEN].vector)
-
-
 def test_processes_give_the_same_vectors(nlp, no_child_left):
     lines = ["a " + UNSEEN, "the cat saw"] * 3
     for doc, line in zip(nlp.pipe(lines, n_process=2, batch_size=1), lines, strict=True):
@@ -362,6 +352,7 @@ def test_a_word_that_the_model_does_not_know_can_be_given_a_vector(nlp, varembed
             assert scores[0, 0] == pytest.approx(1)
         assert_array_equal(vectors.data[: len(fitted)], fitted)
         assert vectors.n_keys == len(fitted) + 2
+        assert_array_equal(each(UNSEEN).vector, varembed.scaled_vectors([UNSEEN])[0])
         assert each("的")[0].is_oov
 
 

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
+from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.training_input import forget_training
 
 #: Name of the thinc node that reads; `ownership.announce_pipeline_widths` looks for it.
@@ -72,10 +73,13 @@ def doc_tensor(
         _fail(f"dropout must be at least 0 and less than 1, not {dropout}")
     if not 0 < scale < float("inf"):
         _fail(f"scale must be positive, not {scale}")
+    if projection is not None and (projection < 1 or maxout_pieces < 1):
+        _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
+    start, stop = columns or (0, None)
     attrs = {
         "source": source,
-        "start": columns[0] if columns else 0,
-        "stop": columns[1] if columns else None,
+        "start": start,
+        "stop": stop,
         "normalize": normalize,
         "scale": scale,
         "dropout": dropout,
@@ -87,8 +91,6 @@ def doc_tensor(
     )
     if projection is None:
         return read
-    if projection < 1 or maxout_pieces < 1:
-        _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
     top: Model[Any, Any] = Linear(nO=projection, nI=width)
     if maxout_pieces > 1:
         top = Maxout(nO=projection, nI=width, nP=maxout_pieces, normalize=True, dropout=0.0)
@@ -281,6 +283,4 @@ def format_misfit(doc: Doc, array: Any) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    from tacenda.errors import ConfigurationError
-
     raise ConfigurationError(f"tacenda.DocTensor.v1: {message}")
