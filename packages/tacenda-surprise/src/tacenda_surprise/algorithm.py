@@ -29,9 +29,10 @@ from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, PluginError, warn
 from tacenda.estimator import Estimator, resolve
-from tacenda.fitting import Callback, FitLoop, FitRun, History
+from tacenda.fitting import Callback, FitLoop, FitRun, FitSettings, History, Sweeps, Trainer, fit
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
+from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
@@ -55,7 +56,7 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
-from tacenda_surprise.trainsets import FitData, SideInfo, Touched, interactions_of
+from tacenda_surprise.trainsets import FitData, SideInfo, Touched
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
@@ -169,8 +170,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
     _seen: Identities | None = None  # who is known to have rated what
     _implicit: ImplicitFactors | None = None
-    _public: tuple[Doubles, ...] | None = None  # what users of Surprise read
-    _average: Tables | None = None  # rows that stand for the unknown
     _users: dict[Hashable, int]  # the number of every raw id
     _items: dict[Hashable, int]
     _unrated_users: dict[str, int]  # of whom only side information is known
@@ -226,19 +225,21 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._data = self._fit_data().with_trainset()
         return self._data.trainset
 
-    def _public_table(self, which: int) -> Doubles | None:
+    @cached_property
+    def _public_tables(self) -> tuple[Doubles | None, ...]:
+        """What users of Surprise read: biases of users and items, and factors of users and items."""
         tables = self._require_fitted().tables if self.is_fitted else None
-        if tables is not None and self._public is None:
-            n = len(self._users) if self._data is None else self._data.n_users
-            x, q, b, c, _ = tables
-            self._public = tuple(part.astype(float) for part in (b[:n], c, x[:n], q))
-        return None if self._public is None else self._public[which]
+        if tables is None:
+            return (None,) * 4
+        n = len(self._users) if self._data is None else self._data.n_users
+        x, q, b, c, _ = tables
+        return tuple(part.astype(float) for part in (b[:n], c, x[:n], q))
 
     # the names of Surprise
-    bu = property(lambda self: self._public_table(0), doc="Biases of users (users,), or None.")
-    bi = property(lambda self: self._public_table(1), doc="Biases of items (items,), or None.")
-    pu = property(lambda self: self._public_table(2), doc="Factors (users, factors), or None.")
-    qi = property(lambda self: self._public_table(3), doc="Factors (items, factors), or None.")
+    bu = property(lambda self: self._public_tables[0], doc="Biases of users (users,), or None.")
+    bi = property(lambda self: self._public_tables[1], doc="Biases of items (items,), or None.")
+    pu = property(lambda self: self._public_tables[2], doc="Factors (users, factors), or None.")
+    qi = property(lambda self: self._public_tables[3], doc="Factors (items, factors), or None.")
 
     @property
     def rated(self) -> SideInfo | None:
@@ -266,21 +267,24 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
-        """Continue training with all ratings, old and new; a model that can do so overrides this method."""
+        """Continue training with all ratings, old and new; a model that can do so overrides this method.
+
+        ``known`` is who is known to have rated what, with those of the ratings; None but in conditional models.
+        """
         raise ConfigurationError(
             f"{type(self).__name__} cannot continue its fit: fit it again to all ratings"
         )
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Learn from the few of the ``ratings`` that are new; a model that need not visit all overrides this method.
 
-        ``touched`` are the new ratings.
+        ``known`` is as in `_resume_fit`, and ``touched`` are the new ratings.
         """
-        self._resume_fit(run, ratings, identities, None)
+        self._resume_fit(run, ratings, known, None)
 
     @property
     def tables(self) -> Tables | None:
@@ -303,19 +307,16 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         sizes[: self._seen.n_users] = self._seen.sizes > 0
         return sizes, np.minimum(np.bincount(self._seen.item_ids, minlength=n_items), 1)
 
-    @property
+    @cached_property
     def average(self) -> Tables:
         """Rows (1, width) that stand for an unknown user and an unknown item: the means of the rated rows of `tables`.
 
         Zeros would be wrong: the means of factors and biases are not zero, and the other side takes them into account.
         Means over ratings instead of rows would describe popular items, and unknown items are not popular.
         """
-        if self._average is None:
-            (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._rated
-            sides = (x, n_users), (q, n_items), (b, n_users), (c, n_items)
-            rows = [mean_row(*side)[None] for side in sides]
-            self._average = Tables._make([*rows, w[:0]])
-        return self._average
+        (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._rated
+        sides = (x, n_users), (q, n_items), (b, n_users), (c, n_items)
+        return Tables._make([*(mean_row(*side)[None] for side in sides), w[:0]])
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """Expected ratings (pairs,) float32 of numbered users and items, not clipped; here from `tables`.
@@ -437,7 +438,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         if identities is not None:
             self._require_conditional()
-        data = self._read(trainset)._replace(identities=identities)
+        data = FitData.of(trainset, takes_ratings=self.takes_ratings)._replace(
+            identities=identities
+        )
         if self.rated is not None:
             data = self.rated.join(data)
         if checkpoints is not None and not self.keeps_checkpoints:
@@ -496,17 +499,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"n_epochs must be a whole number of at least 0, not {n_epochs!r}"
             )
         before = self._fit_data()
-        data, touched = before.merge(self._read(trainset, before.ratings.scale))
+        more = FitData.of(trainset, before.ratings.scale, takes_ratings=self.takes_ratings)
+        data, touched = before.merge(more)
         if self.rated is not None:
             data = self.rated.join(data)
-        fitted = copy(self)
+        fitted, known = copy(self), self._join_identities(data.ratings, data.identities)
         run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
         if fitted._instead is not None:
             fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
         elif touched is not None and n_epochs is None and not callbacks:
-            fitted._update_rows(run, data.ratings, data.identities, touched)
+            fitted._update_rows(run, data.ratings, known, touched)
         else:
-            fitted._resume_fit(run, data.ratings, data.identities, n_epochs)
+            fitted._resume_fit(run, data.ratings, known, n_epochs)
         fitted._data = data
         choices = self._implicit
         self._adopt_further(fitted)
@@ -516,10 +520,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         return self
 
-    def _read(self, data: Any, scale: tuple[float, float] | None = None) -> FitData:
-        """Read training data; ``scale`` is for ratings that have none."""
-        return FitData.of(data, scale=scale) if self.takes_ratings else interactions_of(data)
-
     def _adopt_further(self, fitted: Self) -> None:
         """Take over a copy fitted to further ratings; users folded in stay so unless they have ratings now."""
         folded_in = [user.given for user in self._new_users.values()]
@@ -528,10 +528,42 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             if given.uid not in self._users:
                 self._add(given)
 
-    def _identity(self) -> dict[str, Any]:
-        """Return what identifies the model in a checkpoint: options that change what is learned."""
+    def _identity(
+        self, ratings: Ratings, known: Identities | None = None, held_out: Ratings | None = None
+    ) -> dict[str, Any]:
+        """Return what identifies a fit in a checkpoint: options that change what is learned, and the data."""
         options = {"model": self.name, "seed": self._seed, **self._plain_settings()}
-        return {n: value for n, value in options.items() if n not in ("random_state", "verbose")}
+        for name in ("random_state", "verbose"):
+            options.pop(name, None)
+        side = None if known is None else known.fingerprint()
+        rest = None if held_out is None else held_out.fingerprint
+        return {**options, "data": [ratings.fingerprint, side, rest]}
+
+    def _sweep(
+        self,
+        run: FitRun,
+        trainer: Trainer,
+        n: int,
+        ratings: Ratings,
+        known: Identities | None = None,
+    ) -> None:
+        """Make ``n`` sweeps through the data, and note the history of the fit; it may be resumed with more."""
+
+        def identify() -> dict[str, Any]:
+            identity = self._identity(ratings, known)
+            identity.pop("n_epochs", None)
+            return identity
+
+        settings = FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False)
+        self.history = fit(trainer, Sweeps(), settings, run, identify)
+        self._report()
+
+    def _report(self, stopped: History | None = None) -> None:
+        """Set the figures of the fit; ``stopped`` is the history of one that held ratings out, if any did."""
+        if stopped is None:
+            self.figures = [self.history.figure("none held out")]
+        else:
+            self.figures = [stopped.figure("RMSE of the ratings held out")]
 
     def _plain_settings(self) -> dict[str, Any]:
         """The options as JSON values, without those that a saved model does not keep."""
@@ -567,8 +599,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._data, self._users, self._items, self._seen = data, data.users, data.items, seen
         rest = list(data.users.items())[data.n_users :]
         self._unrated_users = {str(raw): number for raw, number in rest}
-        self._new_users, self._implicit, self._public = NewUsers(), None, None
-        self._average = None
+        self._new_users, self._implicit = NewUsers(), None
+        for name in [*vars(self)]:
+            if isinstance(getattr(type(self), name, None), cached_property):
+                delattr(self, name)
 
     # -- one pair ----------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32, Float64, at_least, positive, within
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import FitRun, FitSettings, History, Sweeps, fit
-from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.fitting import FitRun
+from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
@@ -63,7 +63,7 @@ from tacenda_surprise.samples import (
     find_nearest_row,
     fold,
 )
-from tacenda_surprise.trainsets import FitData, Touched, places_of_items, users_at
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
@@ -110,11 +110,8 @@ class BayesianPMF(RatingAlgorithm):
     settings: BayesianPMFSettings
     learned_class = Chain
     learned: Chain | None
-    _samples_average: tuple[Floats, Floats] | None = None
 
-    @configured_by(BayesianPMFSettings)
-    def __init__(self, settings: BayesianPMFSettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(BayesianPMFSettings)(RatingAlgorithm.__init__)
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
@@ -131,7 +128,7 @@ class BayesianPMF(RatingAlgorithm):
                 lasting = burn_in // 2, burn_in - burn_in // 2
                 known_of_part = self._join_identities(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
-                self._run(run.stage("first"), first)
+                self._sweep(run.stage("first"), first, sum(lasting), part, known_of_part)
                 weight = first.samples.choose_weight(part, held_out)
                 shrunk = first.samples.shrink(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
@@ -146,7 +143,7 @@ class BayesianPMF(RatingAlgorithm):
         self._catalogue = catalogue
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Continue the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
 
@@ -158,7 +155,7 @@ class BayesianPMF(RatingAlgorithm):
             raise ConfigurationError(
                 f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
             )
-        catalogue, known = self.catalogue.grow(ratings), self._join_identities(ratings, identities)
+        catalogue = self.catalogue.grow(ratings)
         users = lengthen(old.x[-1], ratings.n_users)
         users[old.x.shape[1] :] = old.mean[-1]
         links = lengthen(old.links[-1], ratings.n_items if self.conditional else 0)
@@ -183,7 +180,7 @@ class BayesianPMF(RatingAlgorithm):
         self._catalogue = catalogue
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Draw the users and then the items of the new ratings again, in every sample; all others stay.
 
@@ -191,7 +188,6 @@ class BayesianPMF(RatingAlgorithm):
         """
         old, scale = self._learned(self.learned), self._scale
         catalogue = self.catalogue.grow(ratings, touched.values)
-        known = self._join_identities(ratings, identities)
         rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
         samples, before, mean = old.samples, old.average, scale.mean
         x, q, links, gamma = (
@@ -207,18 +203,15 @@ class BayesianPMF(RatingAlgorithm):
         samples = replace(samples, x=x, q=q, links=links, gamma=gamma)
         p, b = (lengthen(part, len(x[0])) for part in (before.user_factors, before.user_biases))
         z, c = (lengthen(part, len(q[0])) for part in (before.item_factors, before.item_biases))
-        for user in np.unique(touched.users).tolist():
-            ids, values = ratings.of_user(user)
-            more = ids if known is None else known.of_user(user)
+        for user, items, values in touched.by_user(ratings):
+            more = items if known is None else known.of_user(user)
             own = replace(samples, alpha=samples.alpha * gamma[:, user])
-            expected, x[:, user] = draw_row(own, scale, (ids, values), more, rng)
+            expected, x[:, user] = draw_row(own, scale, (items, values), more, rng)
             scores = scale.ratings(average_scores(expected, q)) - mean - c
             p[user], b[user] = find_nearest_row(z, scores)
         turned = samples.exchange()
-        for item in np.unique(touched.items).tolist():
-            places = places_of_items(ratings, np.array([item]))
-            rated = users_at(ratings, places), ratings.values[places]
-            expected, q[:, item] = draw_row(turned, scale, rated, rated[0], rng)
+        for item, users, values in touched.by_item(ratings):
+            expected, q[:, item] = draw_row(turned, scale, (users, values), users, rng)
             scores = scale.ratings(average_scores(expected, x)) - mean - b
             z[item], c[item] = find_nearest_row(p, scores)
         noises = np.full(len(x[0]) + 1, old.noises[-1])
@@ -226,17 +219,6 @@ class BayesianPMF(RatingAlgorithm):
         found = Average(p, z, b, c)
         self.learned = replace(old, samples=samples, average=found, noises=noises)
         self._catalogue = catalogue
-
-    def _run(self, run: FitRun, chain: Gibbs) -> History:
-        data, identity = "", {}
-        if run.checkpoints is not None:
-            identity = self._identity()
-            known = chain.identities
-            arrays = () if known is None else (known.offsets, known.item_ids)
-            data = fingerprint_arrays(arrays, chain.ratings.fingerprint)
-        n = chain.burn_in + len(chain.samples.alpha)
-        loop = FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False)
-        return fit(chain, Sweeps(data), loop, run, identity)
 
     def _sample(
         self,
@@ -248,7 +230,8 @@ class BayesianPMF(RatingAlgorithm):
         left_out: LeftOut | None = None,
     ) -> None:
         """Run a chain, and set what it learned; ``facts`` are ``weight``, ``wider`` and ``chains`` of `Chain`."""
-        self.history = self._run(run, chain)
+        n = chain.burn_in + len(chain.samples.alpha)
+        self._sweep(run, chain, n, chain.ratings, chain.identities)
         weight, wider, n_chains = facts
         taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
         x, q = average_tables(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
@@ -315,17 +298,10 @@ class BayesianPMF(RatingAlgorithm):
         usual = self._average_samples
         return fold(samples, self._scale, items, rated, known, usual, self._temper)
 
-    @property
+    @cached_property
     def _average_samples(self) -> tuple[Floats, Floats]:
         """Rows (samples, 1, width) that stand for an unknown user and an unknown item."""
-        if self._samples_average is None:
-            samples = self._learned(self.learned).samples
-            self._samples_average = samples.mean_rows(self._rated)
-        return self._samples_average
-
-    def _know(self, data: FitData, seen: Identities) -> None:
-        super()._know(data, seen)
-        self._samples_average = None
+        return self._learned(self.learned).samples.mean_rows(self._rated)
 
     @property
     def _scale(self) -> RatingScale:
@@ -345,6 +321,4 @@ class ConditionalBayesianPMF(BayesianPMF):
     name = "conditional_bayesian_pmf"
     conditional = True
 
-    @configured_by(ConditionalBayesianPMFSettings)
-    def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:
-        RatingAlgorithm.__init__(self, settings)
+    __init__ = configured_by(ConditionalBayesianPMFSettings)(RatingAlgorithm.__init__)

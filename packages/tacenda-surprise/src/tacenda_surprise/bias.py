@@ -24,21 +24,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
-from tacenda.fitting import FitRun, FitSettings, StepResult, Sweeps, Trainer, fit
+from tacenda.fitting import FitRun, StepResult, Trainer
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
 from tacenda_surprise.catalogue import (
     Catalogue,
-    Doubles,
     Numbers,
     lengthen,
     mean_row,
     rating_std,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.trainsets import Touched, places_of_items, users_at
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,
@@ -90,9 +89,7 @@ class BiasOnly(RatingAlgorithm):
     learned_class = Biases
     learned: Biases | None
 
-    @configured_by(BiasOnlySettings)
-    def __init__(self, settings: BiasOnlySettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(BiasOnlySettings)(RatingAlgorithm.__init__)
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         catalogue = Catalogue.of(ratings)
@@ -101,7 +98,7 @@ class BiasOnly(RatingAlgorithm):
         self._train(run, alternation, ratings, catalogue, SWEEPS, variances)
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Alternate again from the old biases; the mean and the parameters of the variances stay."""
         old, catalogue = self._learned(self.learned), self.catalogue.extend(ratings)
@@ -116,12 +113,12 @@ class BiasOnly(RatingAlgorithm):
         self._train(run, alternation, ratings, catalogue, n, variances)
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Solve for the users and then the items of the new ratings; all others stay."""
         old = self._learned(self.learned)
         if old.variances is None:
-            self._resume_fit(run, ratings, identities, None)
+            self._resume_fit(run, ratings, known, None)
             return
         self._catalogue = self.catalogue.grow(ratings, touched.values)
         mean, (learn_users, learn_items) = self.catalogue.mean, self._learn
@@ -129,14 +126,11 @@ class BiasOnly(RatingAlgorithm):
         b = lengthen(old.user_biases, ratings.n_users)
         c = lengthen(old.item_biases, ratings.n_items)
         if learn_users:
-            for user in np.unique(touched.users).tolist():
-                ids, values = ratings.of_user(user)
-                b[user] = (values - mean - c[ids]).sum() / (len(ids) + user_penalty)
+            for user, items, values in touched.by_user(ratings):
+                b[user] = (values - mean - c[items]).sum() / (len(items) + user_penalty)
         if learn_items:
-            for item in np.unique(touched.items).tolist():
-                places = places_of_items(ratings, np.array([item]))
-                residuals = ratings.values[places] - mean - b[users_at(ratings, places)]
-                c[item] = residuals.sum() / (len(places) + item_penalty)
+            for item, users, values in touched.by_item(ratings):
+                c[item] = (values - mean - b[users]).sum() / (len(users) + item_penalty)
         self.learned = replace(old, user_biases=b, item_biases=c)
         spread = update_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
         self.learned = replace(self.learned, spread=spread)
@@ -151,20 +145,13 @@ class BiasOnly(RatingAlgorithm):
         variances: Variances,
     ) -> None:
         """Run ``n`` sweeps of ``alternation``, and set what they learned."""
-        self.history = fit(
-            alternation,
-            Sweeps(ratings.fingerprint if run.checkpoints is not None else ""),
-            FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
-            run,
-            {} if run.checkpoints is None else self._identity(),
-        )
+        self._sweep(run, alternation, n, ratings)
         spread = variances.spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
         for side, counts in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
             side[counts == 0] = mean_row(side, counts > 0)
         self._catalogue = catalogue
         self.learned = Biases(b, c, np.array(alternation.penalties), spread, variances)
-        self.figures = [self.history.figure("none held out")]
 
     @property
     def tables(self) -> Tables:
@@ -247,7 +234,7 @@ class Alternation(Trainer):
         return noise * (1 + uncertainty / n)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Solve for the items, then for the users; the loss is the squared error afterwards."""
+        """Solve for the items, then for the users, then for the variances; the loss is the squared error afterwards."""
         user_penalty, item_penalty = self.penalties
         if self._learn_items:
             sums = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
@@ -255,31 +242,25 @@ class Alternation(Trainer):
         if self._learn_users:
             sums = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
             self.b[:] = sums / np.maximum(self._n_users + user_penalty, _LEAST_DENOMINATOR)
-        error = float(np.sum(self._residuals() ** 2))
-        self._update_variances(error)
-        return StepResult(error, float(len(self._values)))
-
-    def _update_variances(self, squared_error: float) -> None:
-        """Estimate the variances again (see above); the initial ones count as `_PRIOR_COUNT` observations."""
-        noise, penalties = self.variances[0], self.penalties
-        sums, counts = [squared_error], [len(self._values)]
-        sides = ((self.b, self._n_users, penalties[0]), (self.c, self._n_items, penalties[1]))
+        residuals = self._values - self.b[self._users] - self.c[self._items]
+        error, noise = float(np.sum(residuals**2)), self.variances[0]
+        # Estimate the variances again; the initial ones count as `_PRIOR_COUNT` observations.
+        totals, counts = [error], [len(self._values)]
+        sides = (self.b, self._n_users, user_penalty), (self.c, self._n_items, item_penalty)
         for bias, n_ratings, penalty in sides:
             uncertainty = noise / (n_ratings + penalty + _LEAST_DENOMINATOR)  # v
-            sums[0] += n_ratings @ uncertainty
+            totals[0] += n_ratings @ uncertainty
             rated = n_ratings > 0
-            sums.append(bias[rated] @ bias[rated] + uncertainty[rated].sum())
+            totals.append(bias[rated] @ bias[rated] + uncertainty[rated].sum())
             counts.append(int(np.count_nonzero(rated)))
         prior = _PRIOR_COUNT * self._initial_variances
-        self.variances[:] = (np.array(sums) + prior) / (np.array(counts) + _PRIOR_COUNT)
-
-    def _residuals(self) -> Doubles:
-        return np.asarray(self._values - self.b[self._users] - self.c[self._items])
+        self.variances[:] = (np.array(totals) + prior) / (np.array(counts) + _PRIOR_COUNT)
+        return StepResult(error, float(len(self._values)))
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
         """Numbers of ratings and squared errors of users and of items."""
-        residuals = self._residuals()
+        residuals = self._values - self.b[self._users] - self.c[self._items]
         of_users = Sizes.of(self._users, residuals, len(self.b))
         return of_users, Sizes.of(self._items, residuals, len(self.c))
 

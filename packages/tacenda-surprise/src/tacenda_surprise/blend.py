@@ -240,9 +240,7 @@ class Blend(RatingAlgorithm):
     _parts: Sequence[_SurprisePart | _TacendaPart] = ()
     learned: Weights | None
 
-    @configured_by(BlendSettings)
-    def __init__(self, settings: BlendSettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(BlendSettings)(RatingAlgorithm.__init__)
 
     @property
     def fitted(self) -> list[AlgoBase]:

@@ -12,7 +12,7 @@ with the penalties of training. The regression is convex and takes a few millise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -744,7 +744,7 @@ class _StopIfFaded(Callback):
 
 
 def train(
-    task: Task, run: FitRun, epochs: int, identify: Callable[[], Mapping[str, Any]]
+    task: Task, run: FitRun, epochs: int, identify: Callable[..., dict[str, Any]]
 ) -> tuple[Machine, History]:
     """Train an RBM on the cases that have ratings; ``identify`` returns what identifies it in a checkpoint.
 
@@ -770,13 +770,6 @@ def train(
     decay, stopping = settings.lr_decay, held_out is not None
     if settings.reg_all is None:
         run = replace(run, callbacks=(*run.callbacks, _StopIfFaded()))
-    identity: dict[str, Any] = {}
-    if run.checkpoints is not None:
-        # Batches are only numbers of cases: without the data, a checkpoint of other ratings would be accepted.
-        side = cases.identities
-        digest = "" if side is None else side.fingerprint()
-        data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
-        identity = {"conditional": side is not None, "data": data, **identify()}
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
         history = fit(
             trained,
@@ -789,7 +782,7 @@ def train(
                 restore_best=stopping,
             ),
             run,
-            identity,
+            lambda: identify(task.ratings, task.known, held_out),
         )
         return trained.machine(), history
 
@@ -861,29 +854,30 @@ def penalty_of(penalty: float, n_cases: int) -> float:
     return max(penalty * n_cases, 1e-3)
 
 
+def solve_units(
+    machine: Machine, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
+) -> None:
+    """Solve in place for some visible units, the users of ``ratings``; ``penalty`` is that of each case."""
+    activations, penalty = expit(machine.inputs), penalty_of(penalty, len(machine.inputs))
+    for unit in units:
+        cases, values = ratings.of_user(unit)
+        machine.visible_biases[unit], machine.weights[unit] = solve_visible(
+            machine, scale, activations, cases, scale.level_of(values), penalty
+        )
+
+
 def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine:
     """Add rows for visible units of ``cases`` that the RBM does not have, solved for one by one.
 
     ``held`` says whether training holds biases near where they began. At the learning rate at which a fit ends,
     training alone would take long to bring new units to where the old ones are.
     """
-    n_old, n_new = len(machine.weights), cases.ratings.n_items - len(machine.weights)
-    nothing = np.zeros((n_new, *machine.weights.shape[1:]), np.float32)
-    n_side = n_new if len(machine.side_weights) else 0
-    wider = replace(
-        machine,
-        weights=np.concatenate([machine.weights, nothing]),
-        visible_biases=np.concatenate([machine.visible_biases, cases.visible_biases[n_old:]]),
-        side_weights=np.pad(machine.side_weights, ((0, n_side), (0, 0))),
-        slopes=cases.slopes,
-        base=cases.base,
-        usual=cases.usual if held else None,
-    )
-    inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
-    by_visible = cases.ratings.by_item
-    activations, penalty = expit(inputs), penalty_of(cases.penalty, len(inputs))
-    for m in range(n_old, n_old + n_new):
-        numbers, values = by_visible.of_user(m)
-        solved = solve_visible(wider, scale, activations, numbers, scale.level_of(values), penalty)
-        wider.visible_biases[m], wider.weights[m] = solved
-    return replace(wider, inputs=inputs)
+    ratings, n_old = cases.ratings, len(machine.weights)
+    usual = cases.usual if held else None
+    wider = machine.grow(ratings.n_items, ratings.n_users)
+    wider.visible_biases[n_old:] = cases.visible_biases[n_old:]
+    wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=usual)
+    inputs = wider.hidden_inputs(ratings, cases.levels, scale, cases.identities)
+    wider = replace(wider, inputs=inputs)
+    solve_units(wider, scale, ratings.by_item, range(n_old, ratings.n_items), cases.penalty)
+    return wider

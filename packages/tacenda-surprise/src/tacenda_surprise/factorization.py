@@ -67,7 +67,6 @@ from tacenda.fitting import (
     Trainer,
     fit,
 )
-from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels import ratings as kernels
 from tacenda.kernels.ratings import (
     Others,
@@ -181,11 +180,8 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         at_least=1,
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"init_mean": ..., "init_std_dev": ...})
-
-    @property
-    def by_als(self) -> bool:
-        """Whether alternating least squares finds the factors."""
-        return getattr(self, "solver", "sgd") == "als"
+    #: How the factors are found; an option of `PMF` alone, and so not annotated here.
+    solver = "sgd"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,7 +198,7 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         found: dict[str, str] = {}
         if not self.validation:
             found |= dict.fromkeys(("patience", "refit"), "without validation")
-        if self.by_als:
+        if self.solver == "als":
             rates = [f"lr_{part}" for part in ("all", "decay", *_PARTS)]
             found |= dict.fromkeys([*rates, "noise_power"], "with solver='als'")
         if not self.biased:
@@ -295,19 +291,19 @@ class ResolvedOptions(NamedTuple):
     def of(cls, settings: FactorizationSettings, ratings: Ratings) -> ResolvedOptions:
         """Resolve options that are None to what suits ``ratings``."""
         unit, sparse, given = rating_std(ratings), sparsity(ratings), settings
-        epochs = _first_given(given.n_epochs, _EPOCHS["als" if given.by_als else "sgd"])
+        epochs, by_als = _first_given(given.n_epochs, _EPOCHS[given.solver]), given.solver == "als"
         rate, bias_rate = (
             _first_given(given.lr_all, usual) for usual in (_RATE / unit, _BIAS_RATE)
         )
         suitable = Weight(_PENALTY * unit * sparse**0.5)
-        if not given.by_als:
+        if not by_als:
             suitable = suitable._replace(once=_EXTRA_RATINGS * suitable.each)
         of_users = of_items = Weight(_ALS_BIAS_PENALTY)
         penalties = (
             _first_given(given.reg_bu, given.reg_all),
             _first_given(given.reg_bi, given.reg_all),
         )
-        if given.biased and not given.by_als and None in penalties:
+        if given.biased and not by_als and None in penalties:
             # sigma^2 / tau^2, whatever the number of ratings
             found = alternate(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
             of_users, of_items = (Weight(0.0, min(once, _MAX_BIAS_PENALTY)) for once in found)
@@ -331,6 +327,16 @@ class ResolvedOptions(NamedTuple):
             p, q, b, c,
             side=_first_given(getattr(given, "reg_yj", None), _SIDE_PENALTY * unit * sparse),
         )  # fmt: skip
+
+    def of_user(self, n: int) -> tuple[float, float | None]:
+        """Return the penalties of the factors and of the bias of a user with ``n`` ratings; None without biases."""
+        biased = self.rates.user_biases > 0
+        return self.user_factors.total(n), self.user_biases.total(n) if biased else None
+
+    def of_item(self, n: int) -> tuple[float, float | None]:
+        """Return the penalties of an item with ``n`` ratings, as `of_user` does."""
+        biased = self.rates.item_biases > 0
+        return self.item_factors.total(n), self.item_biases.total(n) if biased else None
 
     def numbers(self) -> Doubles:
         """Return all numbers in order (16,), as a model saves them."""
@@ -406,35 +412,34 @@ def initial_tables(task: Task, unit: float) -> Tables:
 
 
 def train(
-    task: Task, tables: Tables, run: FitRun, identify: Callable[[], Mapping[str, Any]]
+    task: Task, tables: Tables, run: FitRun, identify: Callable[..., dict[str, Any]]
 ) -> History:
     """Train ``tables`` in place; their ``user_factors`` are p = x - s, without the part s that comes from identities.
 
-    ``identify`` returns what identifies the model in a checkpoint.
+    ``identify`` returns what identifies a fit to ratings, identities and held-out ratings in a checkpoint.
     """
     settings, used, ratings, known, held_out = (
         task.settings, task.used, task.ratings, task.known, task.held_out
     )  # fmt: skip
-    data, identity = "", {}
-    if run.checkpoints is not None:
-        arrays = (known.offsets, known.item_ids) if known is not None else ()
-        others = "" if held_out is None else held_out.fingerprint
-        data = fingerprint_arrays(arrays, ratings.fingerprint, others)
-        identity = {**identify(), **used._asdict(), "data": data}
+
+    def identify_task() -> dict[str, Any]:
+        identity = {**identify(ratings, known, held_out), **used._asdict()}
         # A fit may be resumed with more epochs.
         for name in ("epochs", "n_epochs"):
             identity.pop(name, None)
-    device = devices.resolve(settings, OPERATIONS["als" if settings.by_als else "sgd"])
+        return identity
+
+    device = devices.resolve(settings, OPERATIONS[settings.solver])
     if device != "cpu":
         devices.check_memory(bytes_needed(task), device, settings, _MEMORY_ADVICE)
     trained: _Trainer
     source: BatchSource
-    if settings.by_als:
+    if settings.solver == "als":
         trained, source = ALS(task, tables, device), Sweeps()
     elif device != "cpu":
         with devices.out_of_memory(settings, _MEMORY_ADVICE):
             trained = Rounds(task, tables, device)
-        source = Sweeps(ratings.fingerprint if data else "")
+        source = Sweeps()
     else:
         trained = SGD(task, tables)
         source = BlockBatches(
@@ -452,7 +457,7 @@ def train(
                 restore_best=held_out is not None,
             ),
             run,
-            identity,
+            identify_task,
         )
     for table, found in zip(tables, trained.tables, strict=True):
         if found is not table:
@@ -464,7 +469,7 @@ def bytes_needed(task: Task) -> int:
     """Return the bytes that training takes on a device: tables, ratings from both sides, and what a step makes."""
     ratings, known = task.ratings, task.known
     rows, width = ratings.n_users + ratings.n_items, task.settings.n_factors + 1
-    if task.settings.by_als:
+    if task.settings.solver == "als":
         of_solves = kernels.bytes_needed(rows, len(ratings), width)
         return 8 * rows * width + 20 * len(ratings) + of_solves
     sides = 0 if known is None else len(known.item_ids) + ratings.n_items * width

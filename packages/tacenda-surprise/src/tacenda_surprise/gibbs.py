@@ -46,7 +46,7 @@ f_j being its column of the sparse matrix F of the s_u. The rows are drawn in tu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -167,21 +167,14 @@ class Gibbs(Trainer):
         self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
         alpha, self._gamma, nu, tau = start[3:]
         self._numbers = np.array([alpha, nu, tau])
-        width = start.users.shape[1]
-        square = width, width
-        shapes = {
-            "x": self._users.shape,
-            "q": self._items.shape,
-            "links": self._links.shape,
-            "mean": square[:1],
-            "precision": square,
-            "item_mean": square[:1],
-            "item_precision": square,
-            "gamma": self._gamma.shape,
-            **dict.fromkeys(("alpha", "nu", "tau"), ()),
-        }
         self.burn_in, n = lasting
-        self._taken = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
+        width = start.users.shape[1:]
+        tables = (part.shape for part in (self._users, self._items, self._links))
+        shapes = *tables, width, width * 2, width, width * 2, self._gamma.shape, (), (), ()
+        self._taken = {
+            field.name: np.zeros((n, *shape), np.float32)
+            for field, shape in zip(fields(Samples), shapes, strict=True)
+        }
         self._expected = np.zeros((n, *self._items.shape), np.float32)
 
     @property

@@ -8,23 +8,22 @@ plus a part of the item's popularity, so that unknown users get what everybody c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
-from tacenda.fitting import FitRun, FitSettings, Sweeps, fit
+from tacenda.fitting import FitRun
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by, option
 from tacenda_surprise import top_n
 from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
+from tacenda_surprise.catalogue import Catalogue, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import Choosing, ImplicitFactors
 from tacenda_surprise.trainsets import Touched
-from tacenda_surprise.users import check_rated
+from tacenda_surprise.users import FoldedFactors, check_rated, refuse_deviations
 
 _RESUME_SWEEPS = 3  # reconcile new choices with the rest
 
@@ -67,9 +66,7 @@ class ImplicitMF(RatingAlgorithm):
     learned_class = ImplicitFactors
     learned: ImplicitFactors | None
 
-    @configured_by(ImplicitMFSettings)
-    def __init__(self, settings: ImplicitMFSettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(ImplicitMFSettings)(RatingAlgorithm.__init__)
 
     @property
     def implicit_factors(self) -> ImplicitFactors:
@@ -86,7 +83,7 @@ class ImplicitMF(RatingAlgorithm):
         )
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Sweep again, starting from the factors of the known items."""
         old = self._learned(self.learned)
@@ -96,7 +93,7 @@ class ImplicitMF(RatingAlgorithm):
         self._train(run, trained, ratings, _RESUME_SWEEPS if epochs is None else epochs)
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Solve for the users and then the items of the new choices alone; all others stay."""
         self._catalogue = replace(self.catalogue, users=ratings.users, items=ratings.items)
@@ -117,20 +114,9 @@ class ImplicitMF(RatingAlgorithm):
 
     def _train(self, run: FitRun, trained: Choosing, ratings: Ratings, n: int) -> None:
         """Run ``n`` sweeps, and set what they learned."""
-        keeps = run.checkpoints is not None
-        identity = self._identity() if keeps else {}
-        # A fit may be resumed with more sweeps.
-        identity.pop("n_epochs", None)
-        self.history = fit(
-            trained,
-            Sweeps(ratings.fingerprint if keeps else ""),
-            FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
-            run,
-            identity,
-        )
+        self._sweep(run, trained, n, ratings)
         self._catalogue = replace(Catalogue.of(ratings), mean=0.0)
         self.learned = ImplicitFactors.from_trained(trained, ratings)
-        self.figures = [self.history.figure("none held out")]
 
     @property
     def tables(self) -> Tables:
@@ -142,50 +128,14 @@ class ImplicitMF(RatingAlgorithm):
 
     def deviations(self, users: Numbers, items: Numbers) -> NoReturn:
         """Raise ConfigurationError, because there are no ratings to predict."""
-        _refuse_distributions()
-
-    def probabilities(self, users: Numbers, items: Numbers) -> NoReturn:
-        """Raise ConfigurationError, as `deviations` does."""
-        _refuse_distributions()
+        refuse_deviations()
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedChoices:
+    ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`; ``values`` (n,) must be finite, and have no effect."""
-        learned, average = self._learned(self.learned), self.average
-        check_rated(np.asarray(items, np.int64), values, len(learned.y))
+        learned, items = self._learned(self.learned), np.asarray(items, np.int64)
+        check_rated(items, values, len(learned.y))
         x = learned.of_new_user(self._known_items(items, identities))[0]
-        return FoldedChoices(x, learned, average.item_factors, average.item_biases)
-
-
-def _refuse_distributions() -> NoReturn:
-    raise ConfigurationError(
-        "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
-    )
-
-
-class FoldedChoices(NamedTuple):
-    """Factors of one user next to the items; see `tacenda_surprise.users.FoldedUser`."""
-
-    x: Floats  # (width,)
-    learned: ImplicitFactors
-    unknown_factors: Floats  # (1, width), of an unknown item
-    unknown_biases: Floats  # (1,)
-
-    def score(self, items: Numbers | None = None) -> Floats:
-        """Score items (items,), all items if None; -1 is an unknown item."""
-        y, biases = self.learned.y, self.learned.biases
-        if items is None:
-            return np.asarray(y @ self.x + biases, np.float32)
-        rows = take_rows(y, items, self.unknown_factors[0])
-        # Not by BLAS, whose sums depend on how many items there are.
-        scores = np.einsum("nd,d->n", rows, self.x)
-        return np.asarray(scores + take_rows(biases, items, self.unknown_biases[0]), np.float32)
-
-    def deviations(self, items: Numbers) -> NoReturn:
-        """Raise ConfigurationError."""
-        _refuse_distributions()
-
-    def probabilities(self, items: Numbers) -> NoReturn:
-        """Raise ConfigurationError."""
-        _refuse_distributions()
+        scale = self.catalogue.scale
+        return FoldedFactors(0.0, x, len(items), None, scale, 0.0, self.tables, self.average)

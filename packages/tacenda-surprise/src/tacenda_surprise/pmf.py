@@ -15,7 +15,7 @@ solved for in the same way, without s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -47,14 +47,13 @@ from tacenda_surprise.factorization import (
     PMFSettings,
     ResolvedOptions,
     Task,
-    Weight,
     initial_tables,
     thesis_options,
     train,
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import check_length
-from tacenda_surprise.trainsets import Touched, places_of_items, users_at
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,
@@ -95,6 +94,32 @@ class Factors(Arrays):
         """Biases and factors, without s."""
         return Tables(*(getattr(self, name) for name in Tables._fields))
 
+    def grow(self, n_users: int, n_items: int) -> Factors:
+        """Copy the parameters, with rows of zeros for further users and items."""
+        n_priors, n_sides = (n_users, n_items) if len(self.user_prior) else (0, 0)
+        return replace(
+            self,
+            user_factors=lengthen(self.user_factors, n_users),
+            item_factors=lengthen(self.item_factors, n_items),
+            user_biases=lengthen(self.user_biases, n_users),
+            item_biases=lengthen(self.item_biases, n_items),
+            side_factors=lengthen(self.side_factors, n_sides),
+            user_prior=lengthen(self.user_prior, n_priors),
+        )
+
+
+class Trained(NamedTuple):
+    """Tables after training, whose users include the prior mean s, and s, which has no rows without conditioning."""
+
+    tables: Tables
+    prior: Floats
+    history: History
+
+    def without_prior(self) -> Tables:
+        """Return the tables as training takes them."""
+        tables, s = self.tables, self.prior
+        return tables._replace(user_factors=tables.user_factors - s) if len(s) else tables
+
 
 class PMF(RatingAlgorithm):
     """Probabilistic matrix factorization (Mnih 2010, section 5.3): the most probable parameters.
@@ -108,9 +133,7 @@ class PMF(RatingAlgorithm):
     learned_class = Factors
     learned: Factors | None
 
-    @configured_by(PMFSettings)
-    def __init__(self, settings: PMFSettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(PMFSettings)(RatingAlgorithm.__init__)
 
     @property
     def predicts_unknown(self) -> bool:
@@ -137,73 +160,44 @@ class PMF(RatingAlgorithm):
 
         If there are many ratings, the second fit continues the first for the last fifth of the epochs.
         """
-        settings, catalogue = self.settings, Catalogue.of(ratings)
-        used = ResolvedOptions.of(settings, ratings)
+        settings, catalogue, stopped = self.settings, Catalogue.of(ratings), None
+        used, mean = ResolvedOptions.of(settings, ratings), catalogue.mean
         known = self._join_identities(ratings, identities)
-        task = Task(settings, used, self._seed, ratings, catalogue.mean, known)
+        task = Task(settings, used, self._seed, ratings, mean, known)
         if len(ratings) == 1:
             variances = fit_no_variances(rating_std(ratings))
-            tables, prior, self.history = self._train(run, task)
-            stopped = None
-        else:
-            first = self._fit_part(run.stage("validation"), task, identities, catalogue)
-            variances, stopped = first.variances, first.stopped
-            tables, prior, self.history = first.tables, first.prior, first.history
-            used = used._replace(epochs=first.epochs)
-            if stopped is None or settings.refit:
-                whole = task._replace(used=used, first_epoch=first.first_epoch)
-                if first.start is not None:
-                    whole = whole._replace(
-                        used=used._replace(epochs=used.epochs - first.first_epoch)
-                    )
-                tables, prior, self.history = self._train(
-                    run.stage(first=False), whole, first.start
-                )
-        self._finish(tables, prior, used, variances, catalogue, ratings)
-        if stopped is None:
-            self.figures = [self.history.figure("none held out")]
-        else:
-            self.figures = [stopped.figure("RMSE of the ratings held out")]
-
-    def _fit_part(
-        self, run: FitRun, task: Task, identities: Identities | None, catalogue: Catalogue
-    ) -> FirstFit:
-        """Fit to a part of the ratings of ``task``, and the variances to the errors of the rest."""
-        settings, ratings, epochs = task.settings, task.ratings, task.used.epochs
+            self._finish(self._train(run, task), used, variances, catalogue, ratings)
+            return
         share = settings.validation or min(_MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS / len(ratings))
         part, held_out = split(ratings, share, seed=self._seed)
-        first_epoch = 0
-        if not settings.validation:
-            run = replace(run, callbacks=())
-            if len(ratings) >= _MANY_RATINGS and not settings.by_als and epochs > 1:
-                first_epoch = epochs - max(epochs // 5, 1)
-        part_task = task._replace(
-            used=task.used._replace(epochs=first_epoch or epochs),
-            ratings=part,
-            known=self._join_identities(part, identities),
-            held_out=held_out if settings.validation else None,
-        )
-        tables, prior, history = self._train(run, part_task)
-        x, q, b, c, _ = tables
-        u, i, mean = held_out.user_ids, held_out.item_ids, catalogue.mean
+        task_of_part = task._replace(ratings=part, known=self._join_identities(part, identities))
+        first_run, first_epoch = run.stage("validation"), 0
+        if settings.validation:
+            task_of_part = task_of_part._replace(held_out=held_out)
+        else:
+            first_run = replace(first_run, callbacks=())
+            if len(ratings) >= _MANY_RATINGS and settings.solver != "als" and used.epochs > 1:
+                first_epoch = used.epochs - max(used.epochs // 5, 1)
+                task_of_part = task_of_part._replace(used=used._replace(epochs=first_epoch))
+        trained = self._train(first_run, task_of_part)
+        (x, q, b, c, _), u, i = trained.tables, held_out.user_ids, held_out.item_ids
         predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
-        errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
+        errors, sizes = held_out.values - predictions, sizes_of(part, trained.tables, mean)
         variances = fit_variances(errors, predictions, u, i, *sizes, rating_std(part))
-        best, start = history.best, None
-        # If the best epoch is hardly better than the last one, all epochs are used.
-        if best and history.evaluations[-1].value > (1 + _CHANCE) * best.value:
-            epochs = best.epoch
-        if first_epoch:
-            start = tables
-            if len(prior):
-                start = tables._replace(user_factors=tables.user_factors - prior)
-        stopped = history if settings.validation else None
-        return FirstFit(tables, prior, history, variances, stopped, epochs, first_epoch, start)
+        if settings.validation:
+            stopped = trained.history
+            # If the best epoch is hardly better than the last one, all epochs are used.
+            if stopped.best and stopped.evaluations[-1].value > (1 + _CHANCE) * stopped.best.value:
+                used = used._replace(epochs=stopped.best.epoch)
+        if stopped is None or settings.refit:
+            own = used._replace(epochs=used.epochs - first_epoch)
+            start = trained.without_prior() if first_epoch else None
+            whole = task._replace(used=own, first_epoch=first_epoch)
+            trained = self._train(run.stage(first=False), whole, start)
+        self._finish(trained, used, variances, catalogue, ratings, stopped)
 
-    def _train(
-        self, run: FitRun, task: Task, tables: Tables | None = None
-    ) -> tuple[Tables, Floats, History]:
-        """Train ``tables``, whose users lack s, or random ones; return them with s, then s and the history."""
+    def _train(self, run: FitRun, task: Task, tables: Tables | None = None) -> Trained:
+        """Train ``tables``, whose users lack s, or random ones."""
         if tables is None:
             tables = initial_tables(task, rating_std(task.ratings))
         history = train(task, tables, run, self._identity)
@@ -211,21 +205,22 @@ class PMF(RatingAlgorithm):
         if task.known is not None:
             prior = task.known.means(tables.side_factors)
             tables = tables._replace(user_factors=tables.user_factors + prior)
-        return tables, prior, history
+        return Trained(tables, prior, history)
 
     def _finish(
         self,
-        tables: Tables,
-        prior: Floats,
+        trained: Trained,
         used: ResolvedOptions,
         variances: Variances,
         catalogue: Catalogue,
         ratings: Ratings,
+        stopped: History | None = None,
     ) -> None:
-        """Set what the fit learned.
+        """Set what the fit learned; ``stopped`` is the history of a fit that held ratings out.
 
         Rows without ratings get the mean of the other rows; users who have only identities get their prior.
         """
+        tables, prior, self.history = trained
         n_users, n_items = np.diff(ratings.user_offsets), ratings.item_counts
         for table, n in zip(tables[:4], (n_users, n_items) * 2, strict=True):
             if not n.all():
@@ -236,65 +231,57 @@ class PMF(RatingAlgorithm):
         spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
         self._catalogue = catalogue
         self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
+        self._report(stopped)
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Continue training with the learning rates of the last epochs of the fit; the mean stays.
 
         The default is a quarter of the epochs of the fit.
         """
-        old = self._learned(self.learned)
-        before, own = old.resolved, old.user_factors
+        old, catalogue = self._learned(self.learned), self.catalogue.grow(ratings)
+        before, mean = old.resolved, catalogue.mean
         n = max(before.epochs // 4, 1) if epochs is None else epochs
-        used, catalogue = before._replace(epochs=n), self.catalogue.grow(ratings)
-        known = self._join_identities(ratings, identities)
-        prior = lengthen(old.user_prior, ratings.n_users if self.conditional else 0)
-        if known is not None:
-            own = own - old.user_prior
-            means = known.means(lengthen(old.side_factors, ratings.n_items))
-            prior[len(own) :] = means[len(own) :]
+        used, n_old = before._replace(epochs=n), len(old.user_factors)
+        grown = old.grow(ratings.n_users, ratings.n_items)
+        tables, s = grown.tables, grown.user_prior
+        p, q, b, c, w = tables
+        if known is None:
+            s = np.zeros_like(p)
+        else:  # the trained factors of users are p = x - s
+            p[:n_old] -= s[:n_old]
+            s[n_old:] = known.means(w)[n_old:]
         # New users, then new items, are solved for with everything else fixed; a few epochs of training then reconcile
-        # them with the rest. The trained factors of users are p = x - s.
-        mean, n_users, n_items = catalogue.mean, ratings.n_users, ratings.n_items
-        p, b = (lengthen(table, n_users) for table in (own, old.user_biases))
-        q, c = (lengthen(table, n_items) for table in (old.item_factors, old.item_biases))
-        w = lengthen(old.side_factors, n_items) if len(prior) else old.side_factors
-        s, tables = prior if len(prior) else np.zeros_like(p), Tables(p, q, b, c, w)
-        for u in range(len(own), n_users):
+        # them with the rest.
+        for u in range(n_old, ratings.n_users):
             b[u], x = solve_user(used, tables, mean, ratings.of_user(u), s[u])
             p[u] = x - s[u]
-        for i in range(len(old.item_factors), n_items):
+        for i in range(len(old.item_factors), ratings.n_items):
             ids, values = ratings.of_item(i)
-            of_bias = used.item_biases.total(len(ids)) if used.rates.item_biases > 0 else None
-            targets, penalty = values - mean - b[ids], used.item_factors.total(len(ids))
-            c[i], q[i] = _solve_row(p[ids] + s[ids], targets, np.zeros_like(q[i]), penalty, of_bias)
+            penalties, targets = used.of_item(len(ids)), values - mean - b[ids]
+            c[i], q[i] = _solve_row(p[ids] + s[ids], targets, np.zeros_like(q[i]), *penalties)
         first = max(before.epochs - n, 0)
         task = Task(self.settings, used, self._seed, ratings, mean, known, first_epoch=first)
-        tables, prior, self.history = self._train(run, task, tables)
-        self._finish(tables, prior, before, old.variances, catalogue, ratings)
-        self.figures = [self.history.figure("none held out")]
+        trained = self._train(run, task, tables)
+        self._finish(trained, before, old.variances, catalogue, ratings)
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Update the users and items of the new ratings, see `touch_tables`; all others stay."""
-        old, n_users, n_items = self._learned(self.learned), ratings.n_users, ratings.n_items
-        w, prior = old.side_factors, old.user_prior
-        users = np.unique(touched.users)
-        if self.conditional:
-            w, prior = lengthen(w, n_items), lengthen(prior, n_users)
-            for u in users.tolist():
-                more = None if identities is None else identities.of_user(u)
-                prior[u] = w[self._known_items(ratings.of_user(u)[0], more)].mean(axis=0)
-        rows, mean = zip(old.tables[:4], (n_users, n_items) * 2, strict=True), self.catalogue.mean
-        tables = Tables._make([*(lengthen(part, n) for part, n in rows), w])
-        if self.conditional:  # the prior means have changed
-            tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
+        old, mean = self._learned(self.learned), self.catalogue.mean
+        grown = old.grow(ratings.n_users, ratings.n_items)
+        tables, prior = grown.tables, grown.user_prior
+        if known is not None:  # the prior means have changed
+            for user in np.unique(touched.users).tolist():
+                now = tables.side_factors[known.of_user(user)].mean(axis=0)
+                tables.user_factors[user] += now - prior[user]
+                prior[user] = now
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
         self._catalogue = self.catalogue.grow(ratings, touched.values)
         spread = update_spread(old.variances, old.spread, ratings, tables, mean, touched)
-        self.learned = Factors(*tables, prior, old.used, spread, old.variances)
+        self.learned = replace(grown, spread=spread)
 
     # -- predicting --------------------------------------------------------------------------------
 
@@ -302,15 +289,13 @@ class PMF(RatingAlgorithm):
     def tables(self) -> Tables:
         return self._learned(self.learned).tables
 
-    @property
+    @cached_property
     def average(self) -> Tables:
         """See `RatingAlgorithm.average`; with conditioning, ``side_factors`` (1, factors) is the mean of s."""
-        if self._average is None:
-            found, prior = super().average, self._learned(self.learned).user_prior
-            if len(prior):
-                usual = mean_row(prior, self._rated[0])[None]
-                self._average = found._replace(side_factors=usual)
-        return super().average
+        average, prior = super().average, self._learned(self.learned).user_prior
+        if len(prior):
+            average = average._replace(side_factors=mean_row(prior, self._rated[0])[None])
+        return average
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -391,10 +376,9 @@ class PMF(RatingAlgorithm):
             of_identities = found.side_factors[known] @ q[item] * (share / len(known))
             effects |= dict(zip(known.tolist(), of_identities.tolist(), strict=True))
         if len(ids):
-            of_bias = used.user_biases.total(len(ids)) if used.rates.user_biases > 0 else None
-            weights = used.user_factors.total(len(ids)), of_bias
-            design, A = _normal_equations(q[ids], *weights)
-            row, _ = _normal_equations(q[[item]], *weights)
+            penalties = used.of_user(len(ids))
+            design, A = _normal_equations(q[ids], *penalties)
+            row, _ = _normal_equations(q[[item]], *penalties)
             residuals = values - mean - c[ids] - design[:, :-1] @ prior
             of_ratings = design @ np.linalg.solve(A, row[0]) * residuals
             for j, effect in zip(ids.tolist(), of_ratings.tolist(), strict=True):
@@ -417,22 +401,7 @@ class ConditionalPMF(PMF):
     name = "conditional_pmf"
     conditional = True
 
-    @configured_by(ConditionalPMFSettings)
-    def __init__(self, settings: ConditionalPMFSettings) -> None:
-        RatingAlgorithm.__init__(self, settings)
-
-
-class FirstFit(NamedTuple):
-    """A fit to a part of the ratings, and how to fit to all of them."""
-
-    tables: Tables
-    prior: Floats  # s
-    history: History
-    variances: Variances
-    stopped: History | None  # the history, if it decides how many epochs are best
-    epochs: int  # of the fit to all ratings
-    first_epoch: int  # with which the fit to all ratings begins
-    start: Tables | None  # from which it continues; None: random tables
+    __init__ = configured_by(ConditionalPMFSettings)(RatingAlgorithm.__init__)
 
 
 def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
@@ -458,11 +427,8 @@ def solve_user(
 ) -> tuple[float, Floats]:
     """Solve for bias and factors of a user with the ``rated`` items (n,) and values (n,); ``prior`` is s (factors,)."""
     items, values = rated
-    n, biased = len(items), used.rates.user_biases > 0
-    weights = used.user_factors.total(n), used.user_biases.total(n) if biased else None
-    return _solve_row(
-        tables.item_factors[items], values - mean - tables.item_biases[items], prior, *weights
-    )
+    targets, penalties = values - mean - tables.item_biases[items], used.of_user(len(items))
+    return _solve_row(tables.item_factors[items], targets, prior, *penalties)
 
 
 def _solve_row(
@@ -493,9 +459,10 @@ class Side(NamedTuple):
 
     factors: Floats
     biases: Floats
-    factor_penalty: Weight
-    bias_penalty: Weight
-    biased: bool
+    #: By how much the penalties of factors and bias grow with each rating.
+    growth: tuple[float, float]
+    #: The penalties of a row with n ratings; see `ResolvedOptions.of_user`.
+    penalize: Callable[[int], tuple[float, float | None]]
 
 
 def touch_tables(
@@ -516,33 +483,24 @@ def touch_tables(
     with the number of ratings. New users and items are solved for.
     """
     p, q, b, c, _ = tables
-    rates = used.rates
-    users = Side(p, b, used.user_factors, used.user_biases, rates.user_biases > 0)
-    items = Side(q, c, used.item_factors, used.item_biases, rates.item_biases > 0)
-
-    def score() -> Floats:
-        return rating_scores(touched.users, touched.items, p, q, b, c, mean)
-
-    def rated_items(user: int) -> tuple[Numbers, Floats]:
-        return ratings.of_user(user)
-
-    def raters(item: int) -> tuple[Numbers, Floats]:
-        places = places_of_items(ratings, np.array([item]))
-        return users_at(ratings, places), ratings.values[places]
-
-    scores = score()
-    errors = touched.values - np.where(np.isnan(touched.before), scores, touched.before)
+    users = Side(p, b, (used.user_factors.each, used.user_biases.each), used.of_user)
+    items = Side(q, c, (used.item_factors.each, used.item_biases.each), used.of_item)
     pairs = touched.users, touched.items
-    _touch_side(users, items, pairs, rated_items, errors, touched.before, mean, prior)
-    errors = errors - (score() - scores)
-    _touch_side(items, users, pairs[::-1], raters, errors, touched.before, mean, prior[:0])
+    scores = rating_scores(*pairs, p, q, b, c, mean)
+    errors = touched.values - np.where(np.isnan(touched.before), scores, touched.before)
+    _touch_side(users, items, touched.by_user(ratings), pairs, errors, touched.before, mean, prior)
+    errors -= rating_scores(*pairs, p, q, b, c, mean) - scores
+    pairs = touched.items, touched.users
+    _touch_side(
+        items, users, touched.by_item(ratings), pairs, errors, touched.before, mean, prior[:0]
+    )
 
 
 def _touch_side(
     side: Side,
     other: Side,
+    rated: Iterable[tuple[int, Numbers, Floats]],
     pairs: tuple[Numbers, Numbers],
-    find_ratings: Callable[[int], tuple[Numbers, Floats]],
     errors: Floats,
     before: Floats,
     mean: float,
@@ -550,31 +508,23 @@ def _touch_side(
 ) -> None:
     """Update the rows of one ``side`` in place.
 
-    ``pairs`` are the rows of both sides, (new,) each, with the ``errors`` and the ratings ``before`` of `touch_tables`;
-    ``find_ratings`` returns the rows of the other side that a row has ratings with, and these ratings.
+    ``rated`` are the rows to update, each with the rows of the other side that it has ratings with, and these ratings.
+    ``pairs`` are the rows of both sides, (new,) each, with the ``errors`` and the ratings ``before`` of `touch_tables`.
     """
-    rows, others = pairs
-    for row in np.unique(rows).tolist():
-        new = rows == row
-        ids, values = find_ratings(row)
-        penalty, bias_penalty = (
-            side.factor_penalty.total(len(ids)),
-            side.bias_penalty.total(len(ids)),
-        )
-        of_bias = bias_penalty if side.biased else None
+    for row, ids, values in rated:
+        new, penalties = pairs[0] == row, side.penalize(len(ids))
         s = prior[row] if len(prior) else np.zeros(side.factors.shape[1], np.float32)
         n_more = int(np.isnan(before[new]).sum())
         if n_more == len(ids):
             targets = values - mean - other.biases[ids]
-            solved = _solve_row(other.factors[ids], targets, s, penalty, of_bias)
-            side.biases[row], side.factors[row] = solved
+            side.biases[row], side.factors[row] = _solve_row(
+                other.factors[ids], targets, s, *penalties
+            )
             continue
-        _, A = _normal_equations(other.factors[ids], penalty, of_bias)
-        design, _ = _normal_equations(other.factors[others[new]], penalty, of_bias)
-        growth = np.append(
-            side.factor_penalty.each * (side.factors[row] - s),
-            side.bias_penalty.each * side.biases[row],
-        )
+        _, A = _normal_equations(other.factors[ids], *penalties)
+        design, _ = _normal_equations(other.factors[pairs[1][new]], *penalties)
+        of_factors, of_bias = side.growth
+        growth = np.append(of_factors * (side.factors[row] - s), of_bias * side.biases[row])
         step = np.linalg.solve(A, design.T @ errors[new] - n_more * growth)
         side.factors[row] += step[:-1].astype(np.float32)
         side.biases[row] += np.float32(step[-1])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from tacenda.fitting import FitRun, History
+from tacenda.forks import cached_property
 from tacenda.kernels.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
@@ -28,12 +29,13 @@ from tacenda_surprise.boltzmann import (
     raise_means,
     sides,
     softmax,
+    solve_units,
     solve_visible,
     train,
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.trainsets import FitData, Touched, places_of_users
+from tacenda_surprise.trainsets import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
 _FORMER_DAMPING = (
@@ -52,11 +54,8 @@ class RBM(RatingAlgorithm):
     settings: RBMSettings
     learned_class = Machine
     learned: Machine | None
-    _completed: Machine | None = None
 
-    @configured_by(RBMSettings)
-    def __init__(self, settings: RBMSettings) -> None:
-        super().__init__(settings)
+    __init__ = configured_by(RBMSettings)(RatingAlgorithm.__init__)
 
     @classmethod
     def thesis(cls, **options: Any) -> Self:
@@ -110,7 +109,7 @@ class RBM(RatingAlgorithm):
         self._finish(machine, history, catalogue, ratings, validated)
 
     def _resume_fit(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+        self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Repeat the last epochs of the learning rate schedule, with all ratings.
 
@@ -120,28 +119,18 @@ class RBM(RatingAlgorithm):
         """
         start, planned = self._learned(self.learned), self.settings.n_epochs
         catalogue = self.catalogue.extend(ratings)
-        known = self._join_identities(ratings, identities)
         n = max(planned // 4, 1) if epochs is None else epochs
-        scale = Scale.about(start.levels, catalogue)
-        task = Task(
-            self.settings,
-            self._seed,
-            scale,
-            ratings,
-            known,
-            start=start,
-            passed=max(planned - n, 0),
-        )
+        scale, passed = Scale.about(start.levels, catalogue), max(planned - n, 0)
+        task = Task(self.settings, self._seed, scale, ratings, known, start=start, passed=passed)
         machine, history = train(task, run, n, self._identity)
         self._finish(machine, history, catalogue, ratings)
 
     def _update_rows(
-        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+        self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Infer the hidden units of the cases of new ratings, and solve for their visible units; all others stay."""
         old, settings = self._learned(self.learned), self.settings
         catalogue = self.catalogue.extend(ratings)
-        known = self._join_identities(ratings, identities)
         scale = Scale.about(old.levels, catalogue)
         visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
@@ -164,14 +153,7 @@ class RBM(RatingAlgorithm):
                     machine, scale, ids, scale.level_of(values), _damping(old)
                 )
         infer(cases)
-        penalty = penalty_of(float(old.penalty), by_case.n_users)
-        activations = expit(machine.inputs)
-        for unit in visible.tolist():
-            ids, values = by_visible.of_user(unit)
-            solved = solve_visible(
-                machine, scale, activations, ids, scale.level_of(values), penalty
-            )
-            machine.visible_biases[unit], machine.weights[unit] = solved
+        solve_units(machine, scale, by_visible, visible.tolist(), float(old.penalty))
         infer(np.unique(by_visible.item_ids[places_of_users(by_visible, visible)]))
         self._catalogue, self.learned = catalogue, machine
 
@@ -188,25 +170,16 @@ class RBM(RatingAlgorithm):
         penalty = np.float64(self.settings.penalty_for(ratings))
         self._catalogue, self.history = catalogue, history
         self.learned = replace(machine, penalty=penalty)
-        if validated is None:
-            self.figures = [history.figure("none held out")]
-        else:
-            self.figures = [validated.figure("RMSE of the ratings held out")]
+        self._report(validated)
 
     # -- predicting --------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def _machine(self) -> tuple[Machine, Scale]:
         """The RBM with rows for unknown users and items, and the scores of its levels."""
         learned = self._learned(self.learned)
-        if self._completed is None:
-            users, items = self._rated
-            self._completed = learned.completed(*sides(self.settings, users, items))
-        return self._completed, Scale.about(learned.levels, self.catalogue)
-
-    def _know(self, data: FitData, seen: Identities) -> None:
-        super()._know(data, seen)
-        self._completed = None
+        completed = learned.completed(*sides(self.settings, *self._rated))
+        return completed, Scale.about(learned.levels, self.catalogue)
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:
         """Compute the distributions of ratings (pairs,), in scores."""
@@ -310,9 +283,7 @@ class ConditionalRBM(RBM):
     name = "conditional_rbm"
     conditional = True
 
-    @configured_by(ConditionalRBMSettings)
-    def __init__(self, settings: ConditionalRBMSettings) -> None:
-        RatingAlgorithm.__init__(self, settings)
+    __init__ = configured_by(ConditionalRBMSettings)(RatingAlgorithm.__init__)
 
 
 class FoldedUnit(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from numbers import Real
 from typing import Any, NamedTuple
@@ -57,18 +57,25 @@ class Touched(NamedTuple):
                 before[k] = given[place]
         return cls(users, items, values, before)
 
+    def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each user with the items and the values of all of their ``ratings``, old and new."""
+        for user in np.unique(self.users).tolist():
+            yield user, *ratings.of_user(user)
+
+    def by_item(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each item with the users and the values of all of its ``ratings``, old and new.
+
+        The table is searched for each item, which takes less time than to transpose it.
+        """
+        for item in np.unique(self.items).tolist():
+            places = np.flatnonzero(ratings.item_ids == item)
+            yield item, users_at(ratings, places), ratings.values[places]
+
 
 def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
     """Find the places (n,) of the ratings of some users."""
     spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
     return np.concatenate([np.arange(start, stop) for start, stop in spans])
-
-
-def places_of_items(ratings: Ratings, items: Numbers) -> Numbers:
-    """Find the places (n,) of the ratings of some items, without transposing the whole table."""
-    if len(items) == 1:
-        return np.flatnonzero(ratings.item_ids == items[0])
-    return np.flatnonzero(np.isin(ratings.item_ids, items))
 
 
 def users_at(ratings: Ratings, places: Numbers) -> Numbers:
@@ -91,22 +98,25 @@ class FitData(NamedTuple):
     def of(
         cls,
         data: Any,
-        identities: Identities | None = None,
         scale: tuple[float, float] | None = None,
+        *,
+        takes_ratings: bool = True,
     ) -> FitData:
         """Read ratings of any kind that `RatingAlgorithm.fit` takes; ``scale`` is for those that have none.
 
-        Raises DataError for anything else.
+        For an algorithm that takes no ratings, see `interactions_of`. Raises DataError for anything else.
         """
+        if not takes_ratings:
+            return interactions_of(data)
         if isinstance(data, FitData):
             return data
         if isinstance(data, Ratings):
             users: Any = data.users.by_raw
             items: Any = data.items.by_raw
-            return cls(data, identities, users, items, data.n_users, data.mean if data else 0.0)
+            return cls(data, None, users, items, data.n_users, data.mean if data else 0.0)
         found = data if isinstance(data, Trainset) else as_trainset(data, scale)
         ids = found._raw2inner_id_users, found._raw2inner_id_items
-        return cls(ratings_of(found), identities, *ids, found.n_users, found.global_mean, found)
+        return cls(ratings_of(found), None, *ids, found.n_users, found.global_mean, found)
 
     def with_trainset(self) -> FitData:
         """Add Surprise's trainset if there is none."""
@@ -310,13 +320,8 @@ def ratings_of(trainset: Trainset) -> Ratings:
 
     Raises DataError for a rating that is not finite or off the scale, or if there are none.
     """
-    found = _CONVERTED.get(trainset)
-    if found is None:
-        found = _CONVERTED[trainset] = _convert(trainset)
-    return found
-
-
-def _convert(trainset: Trainset) -> Ratings:
+    if trainset in _CONVERTED:
+        return _CONVERTED[trainset]
     n = trainset.n_ratings
     rows = [trainset.ur[u] for u in range(trainset.n_users)]
     # (item, rating, item, rating, ...) of all users in one pass, without a new object a rating.
@@ -336,8 +341,9 @@ def _convert(trainset: Trainset) -> Ratings:
     if len(found) < n:
         warnings.warn(
             f"{n - len(found)} ratings repeat a user and an item; the last of each counts",
-            stacklevel=5,
+            stacklevel=4,
         )
+    _CONVERTED[trainset] = found
     return found
 
 

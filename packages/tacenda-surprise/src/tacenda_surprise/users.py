@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ class FoldedFactors(NamedTuple):
     bias: float
     factors: Floats
     n_ratings: int  # of the user
-    spread: PredictiveVariance
+    spread: PredictiveVariance | None  # None of a model that knows no ratings
     scale: tuple[float, float]  # lowest and highest rating
     mean: float
     tables: Tables  # of the items
@@ -59,12 +59,21 @@ class FoldedFactors(NamedTuple):
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
-        """See `tacenda_surprise.variance`, (items,)."""
+        """See `tacenda_surprise.variance`, (items,). Raises ConfigurationError without a spread."""
+        if self.spread is None:
+            refuse_deviations()
         variance = self.spread.of_new_user(self.n_ratings)
         spread = replace(self.spread, of_users=np.array([variance], np.float32))
         return spread.deviations(
             np.zeros(len(items), np.int64), items, self.score(items), self.scale
         )
+
+
+def refuse_deviations() -> NoReturn:
+    """Raise ConfigurationError for a model that predicts no ratings."""
+    raise ConfigurationError(
+        "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
+    )
 
 
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:

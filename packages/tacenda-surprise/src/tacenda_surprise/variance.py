@@ -43,7 +43,7 @@ from tacenda.arrays import (
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
-from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
+from tacenda_surprise.trainsets import Touched, places_of_users, users_at
 
 _MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
@@ -137,24 +137,6 @@ class Variances(Arrays):
         parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
         return PredictiveVariance(*(np.array(part, np.float32) for part in parts))
 
-    def touch(
-        self,
-        before: PredictiveVariance,
-        users: tuple[Numbers, Sizes],
-        items: tuple[Numbers, Sizes],
-        mean_square: float,
-    ) -> PredictiveVariance:
-        """Return ``before`` with other rows for some users and items, which may be new, from their sizes."""
-        unit, found = float(self.unit) ** 2, []
-        terms = _compute_terms(self.theta, users[1], items[1], mean_square)
-        sides = zip((before.of_users, before.of_items), (users, items), terms, strict=True)
-        for table, (rows, _), term in sides:
-            longer = np.full(max(len(table), int(rows.max()) + 2), table[-1])
-            longer[: len(table) - 1] = table[:-1]
-            longer[rows] = term * unit
-            found.append(longer)
-        return replace(before, of_users=found[0], of_items=found[1])
-
 
 def fit(
     errors: npt.NDArray[np.floating[Any]],
@@ -206,26 +188,27 @@ def update_spread(
     touched: Touched,
 ) -> PredictiveVariance:
     """Return the variances with other rows for the users and items of new ratings; ``tables`` are those after them."""
-    users, items = np.unique(touched.users), np.unique(touched.items)
-    of_users, _ = _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)
-    _, of_items = _sizes_of_rows(places_of_items(ratings, items), ratings, tables, mean)
-    some = np.arange(0, len(ratings), max(len(ratings) // _MAX_COMPARED_ERRORS, 1))
-    every, _ = _sizes_of_rows(some, ratings, tables, mean)
-    mean_square = float(every.squares.sum() / len(some)) or 1.0
-    return variances.touch(before, (users, of_users), (items, of_items), mean_square)
-
-
-def _sizes_of_rows(
-    places: Numbers, ratings: Ratings, tables: Tables, mean: float
-) -> tuple[Sizes, Sizes]:
-    """Count the ratings in ``places`` and sum their errors, by the users and by the items that occur there."""
     x, q, b, c, _ = tables
-    users, items = users_at(ratings, places), ratings.item_ids[places]
-    scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
-    errors = ratings.values[places] - scores
-    sides = (np.unique(ids, return_inverse=True) for ids in (users, items))
-    of_users, of_items = (Sizes.of(numbers, errors, len(ids)) for ids, numbers in sides)
-    return of_users, of_items
+
+    def find_errors(places: Numbers) -> tuple[Numbers, Numbers, Floats]:
+        users, items = users_at(ratings, places), ratings.item_ids[places]
+        scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+        return users, items, ratings.values[places] - scores
+
+    rows = np.unique(touched.users), np.unique(touched.items)
+    ids, _, errors = find_errors(places_of_users(ratings, rows[0]))
+    users = Sizes.of(ids, errors, ratings.n_users)
+    _, ids, errors = find_errors(np.flatnonzero(np.isin(ratings.item_ids, rows[1])))
+    items = Sizes.of(ids, errors, ratings.n_items)
+    step = max(len(ratings) // _MAX_COMPARED_ERRORS, 1)
+    _, _, errors = find_errors(np.arange(0, len(ratings), step))
+    mean_square = float(np.mean(errors.astype(np.float64) ** 2)) or 1.0
+    terms, longer = _compute_terms(variances.theta, users, items, mean_square), []
+    for table, term, own in zip((before.of_users, before.of_items), terms, rows, strict=True):
+        longer.append(np.full(len(term) + 1, table[-1]))
+        longer[-1][: len(table) - 1] = table[:-1]
+        longer[-1][own] = term[own] * float(variances.unit) ** 2
+    return replace(before, of_users=longer[0], of_items=longer[1])
 
 
 def fit_no_variances(unit: float) -> Variances:
