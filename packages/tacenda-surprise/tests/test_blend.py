@@ -12,12 +12,7 @@ from surprise import SVD, AlgoBase, accuracy
 import tacenda
 from support.recommenders import AlgorithmTests
 from tacenda import artifact
-from tacenda.errors import (
-    ArtifactError,
-    ConfigurationError,
-    DataError,
-    TacendaWarning,
-)
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaWarning
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise import blend as blend_module
 from tacenda_surprise.blend import fit_weights
@@ -106,17 +101,10 @@ def test_a_new_user_of_a_blend(trainset):
     fitted = blend.predict_many([trainset.to_raw_uid(0)] * len(items), items)
     assert np.corrcoef(found, fitted)[0, 1] > 0.5
     assert blend.predict("newcomer", items[3]).est == pytest.approx(found[3], abs=1e-5)
-    assert len(new.top_n(4)) == 4
-    assert not {iid for iid, _ in new.top_n(60)} & set(ratings)
     best = new.top_n(1, by="rating", exclude_seen=False)[0]
     assert best[1] == pytest.approx(max(found), abs=1e-5)
-    assert new.predict_std("item 7") == pytest.approx(
-        blend.predict_std(["newcomer"], ["item 7"])[0], abs=1e-5
-    )
-    np.testing.assert_allclose(
-        new.predict_proba("item 7"), blend.predict_proba(["newcomer"], ["item 7"])[0], atol=1e-4
-    )
-    assert new.levels.tolist() == blend.levels.tolist() == [1, 2, 3, 4, 5]
+    deviations = blend.predict_std(["newcomer"], ["item 7"])
+    assert new.predict_std("item 7") == pytest.approx(deviations[0], abs=1e-5)
 
 
 def test_a_blend_does_not_go_on_where_a_part_cannot(blend, trainset):
@@ -163,33 +151,10 @@ def test_a_blend_with_algorithms_of_others_is_not_saved_and_others_are_not_loade
         Blend.load(tmp_path / "algorithm")
 
 
-def test_a_blend_lists_what_the_filters_of_its_parts_leave(blend, trainset):
-    users = [trainset.to_raw_uid(u) for u in (0, 7)]
-    new = blend.fold_in({"item 3": 5.0}, ["item 4"])
-    every = blend.top_n(1000, users) | {"new": new.top_n(1000)}
-
-    def listed(**filters):
-        return blend.top_n(1000, users, **filters) | {"new": new.top_n(1000, **filters)}
-
-    some = {iid for iid, _ in every[users[0]][::2]} | {"no such item"}
-    often = {raw for raw, i in trainset._raw2inner_id_items.items() if len(trainset.ir[i]) >= 16}
-    assert 0 < len(often) < trainset.n_items
-    for found, left in (
-        (listed(candidates=some), some),
-        (listed(exclude=some), {iid for best in every.values() for iid, _ in best} - some),
-        (listed(min_ratings=16), often),
-    ):
-        for uid, best in every.items():
-            assert found[uid] == [(iid, est) for iid, est in best if iid in left]
-
-
 def test_a_blend_says_how_likely_ratings_are(blend, testset):
     uids, iids = [t[0] for t in testset], [t[1] for t in testset]
-    p = blend.predict_proba(uids, iids)
-    assert p.shape == (len(testset), 5)
-    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
     means, deviations = blend.predict_many(uids, iids), blend.predict_std(uids, iids)
-    np.testing.assert_allclose(p @ blend.levels, means, atol=0.03)
+    np.testing.assert_allclose(blend.predict_proba(uids, iids) @ blend.levels, means, atol=0.03)
     density = blend.predict_density(uids, iids, means)
     np.testing.assert_allclose(density, 1 / (np.sqrt(2 * np.pi) * deviations))
     with pytest.raises(ConfigurationError, match="2 users and 1 ratings"):
@@ -253,11 +218,6 @@ def test_a_damaged_blend_is_refused(changes, trainset, tmp_path):
     for load in (tacenda.load, Blend.load):
         with pytest.raises(ArtifactError, match="cannot load"):
             load(tmp_path / "blend")
-
-
-def test_a_blend_shows_whether_it_is_fitted(blend):
-    assert repr(Blend(PARTS)).endswith("), not fitted>")
-    assert repr(blend).endswith("), fitted>")
 
 
 def test_what_is_blended_is_left_alone(blend):
@@ -425,29 +385,8 @@ def test_every_part_of_a_blend_is_told_what_an_iterator_gives_once(trainset):
     assert not {"item 1", "item 2", "item 3"} & {iid for iid, _ in one.top_n(60)}
 
 
-@pytest.mark.parametrize("refit", [True, False])
-def test_a_blend_lists_items_for_users_folded_in(refit, trainset, tmp_path):
-    blend = Blend(PARTS[:2], refit=refit, random_state=0).fit(trainset)
-    new = blend.fold_in({"item 3": 5.0, "item 4": 1.0}, ["item 5"], uid="newcomer")
-    for by in ("both", "rating", "choice"):
-        expected = new.top_n(8, by=by)
-        found = blend.top_n(8, ["newcomer"], by=by)["newcomer"]
-        assert [iid for iid, _ in found] == [iid for iid, _ in expected]
-        np.testing.assert_allclose([e for _, e in found], [e for _, e in expected], atol=1e-4)
-    listed = blend.top_n(60, ["newcomer"])["newcomer"]
-    assert not {"item 3", "item 4", "item 5"} & {iid for iid, _ in listed}
-    if refit:
-        blend.save(tmp_path / "blend")
-        again = Blend.load(tmp_path / "blend")
-        assert again.top_n(3, ["newcomer"]) == blend.top_n(3, ["newcomer"])
-
-
 def test_a_blend_refuses_what_its_parts_refuse(blend):
     with pytest.raises(DataError, match=r"'nobody' is not in the trainset; fold_in\(uid="):
         blend.predict_users(["nobody"])
     with pytest.raises(ConfigurationError, match="uids is 'user 1'"):
         blend.predict_users("user 1")
-    with pytest.raises(ConfigurationError, match="uids is 'user 1'"):
-        blend.predict_std("user 1", "item 1")
-    with pytest.raises(ConfigurationError, match="2 users and 1 items"):
-        blend.predict_std(["a", "b"], ["c"])

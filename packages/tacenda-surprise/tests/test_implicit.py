@@ -223,11 +223,6 @@ def test_questions_about_ratings_are_refused(model):
             ask()
 
 
-def test_models_of_ratings_name_the_model_for_pairs(pairs):
-    with pytest.raises(DataError, match="ImplicitMF"):
-        PMF().fit(pairs)
-
-
 def test_a_matrix_of_one_choice_is_enough():
     model = ImplicitMF(random_state=0).fit(csr_array(np.eye(1)))
     assert model.top_n(1, exclude_seen=False)[0][0][0] == 0

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from surprise import accuracy
-from surprise.model_selection import train_test_split
 
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings
@@ -17,7 +15,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
 )
-from tacenda_surprise.testing import make_dataset, small_dataset
+from tacenda_surprise.testing import make_dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 12, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 20, "random_state": 0}
@@ -40,25 +38,6 @@ def make(request):
 
 def trainset_of(*triples):
     return make_dataset(triples).build_full_trainset()
-
-
-def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
-    trainset, testset = train_test_split(small_dataset(), test_size=0.2, random_state=0)
-    rows = [
-        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
-    ]
-    late = [row for k, row in enumerate(rows) if k % 3 == 0 or row[0] in ("user 5", "user 6")]
-    early = [row for row in rows if row not in late]
-
-    def rmse(algo):
-        return accuracy.rmse(algo.test(testset), verbose=False)
-
-    algo = make().fit(trainset_of(*early))
-    before = rmse(algo)
-    algo.partial_fit(trainset_of(*late))
-    assert algo.trainset.n_ratings == trainset.n_ratings
-    assert rmse(algo) < before
-    assert rmse(algo) < rmse(make().fit(trainset)) + 0.1
 
 
 def test_biases_go_on_with_the_penalties_of_the_fit(trainset):

@@ -182,12 +182,6 @@ def test_a_machine_that_predicted_in_a_way_there_is_no_more_is_refused(load, tra
         load(tmp_path / "algo")
 
 
-def test_saving_again_replaces(saved, trainset, testset):
-    algo = PMF(**{**SMALL, "n_factors": 2}).fit(trainset)
-    algo.save(saved)
-    assert PMF.load(saved).test(testset) == algo.test(testset)
-
-
 def test_a_third_party_model_is_saved_by_its_name(trainset, tmp_path):
     options = {"n_factors": 2, "n_epochs": 3}
     algo = Recommender(name="pmf", settings=options, random_state=1).fit(trainset)

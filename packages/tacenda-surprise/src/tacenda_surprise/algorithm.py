@@ -37,14 +37,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Doubles,
-    Floats,
-    Numbers,
-    mean_row,
-    take_rows,
-)
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, take_rows
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import (
     as_list,
@@ -592,7 +585,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             sizes = len(data.ratings), data.ratings.n_users, data.ratings.n_items
             fitted.fitted_on = dict(zip(("n_ratings", "n_users", "n_items"), sizes, strict=True))
         fitted._know(data, Identities.of(data.ratings, data.identities))
-        self.__dict__.update(fitted.__dict__)
+        self.__dict__ = fitted.__dict__
 
     def _know(self, data: FitData, seen: Identities) -> None:
         """Set what the model was fitted to, and forget what was derived from earlier ratings."""

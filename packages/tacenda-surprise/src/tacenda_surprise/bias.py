@@ -29,13 +29,7 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Numbers,
-    lengthen,
-    mean_row,
-    rating_std,
-)
+from tacenda_surprise.catalogue import Catalogue, Numbers, lengthen, mean_row, rating_std
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated
@@ -54,9 +48,8 @@ _INITIAL_VARIANCES = 0.7, 0.15, 0.15
 _PRIOR_COUNT = 4.0  # ratings, users and items that the initial variances count as
 _MAX_HELD_OUT = 0.1  # share of the ratings whose errors the predictive variances are fitted to
 _MAX_VARIANCE_ERRORS = 20_000
-_LEAST_DENOMINATOR = (
-    1e-9  # avoids 0 / 0: a row with neither ratings nor a penalty keeps a bias of zero
-)
+# Avoids 0 / 0: a row with neither ratings nor a penalty keeps a bias of zero.
+_LEAST_DENOMINATOR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,13 +30,7 @@ from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Doubles,
-    Floats,
-    Numbers,
-    rating_std,
-)
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, rating_std
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.trainsets import FitData, SideInfo
@@ -95,10 +89,9 @@ class _SurprisePart(NamedTuple):
 
     algo: AlgoBase
     rmse: float  # of its predictions for ratings held out
-    users: list[
-        Any
-    ]  # raw ids (users + 1,); number -1, which the blend does not know, finds `_NOBODY`
-    items: list[Any]  # likewise
+    # raw ids (users + 1,) and (items + 1,): number -1, which the blend does not know, finds `_NOBODY`
+    users: list[Any]
+    items: list[Any]
     learned: None = None
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:
@@ -123,12 +116,9 @@ class _TacendaPart(NamedTuple):
     """A fitted `RatingAlgorithm`, asked by the blend's numbers of users and items."""
 
     algo: RatingAlgorithm
-    users: npt.NDArray[
-        np.int64
-    ]  # (users + 1,) the algorithm's numbers; -1 for what it does not know
-    items: npt.NDArray[
-        np.int64
-    ]  # (items + 1,) likewise; the last one is -1, as -1 is unknown to the blend
+    # the algorithm's numbers (users + 1,) and (items + 1,), -1 for what it does not know and at the end, for -1
+    users: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64]
     learned: Any  # what the algorithm had learned when the weights were fitted
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:

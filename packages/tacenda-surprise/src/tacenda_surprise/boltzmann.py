@@ -232,15 +232,11 @@ class Usual(Arrays):
     """Prior of the biases of visible units and cases: see `Cases`."""
 
     case_biases: Float32[Array, "cases"]  # in scores
-    of_cases: Float64[
-        Array, "", at_least(0)
-    ]  # ratings at the average score that a case begins with
-    of_visible: Float64[
-        Array, "", at_least(0)
-    ]  # ratings at the average score that a visible unit begins with
-    damping: Float64[
-        Array, "", at_least(0)
-    ]  # ratings of the usual shape that a visible unit begins with
+    # ratings at the average score that a case, and a visible unit, begins with
+    of_cases: Float64[Array, "", at_least(0)]
+    of_visible: Float64[Array, "", at_least(0)]
+    # ratings of the usual shape that a visible unit begins with
+    damping: Float64[Array, "", at_least(0)]
     variance: Float64[Array, "", positive]  # of scores about the sums of biases
     sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
 
@@ -765,12 +761,11 @@ def train(
     else:
         filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
         source = ArrayBatches(filled, batch_size=choose_batch_size(len(filled)), seed=task.seed)
-    with devices.out_of_memory(settings, _MEMORY_ADVICE):
-        trained = trainer(task, cases, start, device)
     decay, stopping = settings.lr_decay, held_out is not None
     if settings.reg_all is None:
         run = replace(run, callbacks=(*run.callbacks, _StopIfFaded()))
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
+        trained = trainer(task, cases, start, device)
         history = fit(
             trained,
             source,

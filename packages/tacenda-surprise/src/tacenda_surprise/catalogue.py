@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tacenda.arrays import (
 )
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
+from tacenda.vocabulary import pack_words, unpack_words
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -35,21 +35,21 @@ not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 
 
 class Texts(Arrays):
-    """Strings packed one after another."""
+    """Strings in UTF-8, one after another; see `tacenda.vocabulary.pack_words`."""
 
     text: UInt8[Array, "bytes"]
     offsets: Offsets[Array, "strings bytes"]
 
     @classmethod
-    def of(cls, encoded: Sequence[bytes]) -> Texts:
-        """Pack encoded strings."""
-        offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+    def of(cls, strings: Sequence[str]) -> Texts:
+        """Pack strings."""
+        return cls(*pack_words(strings))
 
-    def split(self) -> list[bytes]:
-        """Return the strings, encoded."""
-        text = self.text.tobytes()
-        return [text[i:j] for i, j in pairwise(self.offsets.tolist())]
+    @classmethod
+    def unpack(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[str]:
+        """Read the strings of ``<name>.text`` and ``<name>.offsets``. Raises ArtifactError."""
+        packed = cls.from_arrays(arrays, f"{name}.")
+        return unpack_words(packed.text, packed.offsets, name)
 
 
 class _Levels(Arrays):
@@ -140,8 +140,8 @@ class Catalogue:
         """
         return {
             **_Levels(self.levels, self.counts).to_arrays(),
-            **Texts.of(in_utf8(self.users)).to_arrays("users."),
-            **Texts.of(in_utf8(self.items)).to_arrays("items."),
+            **Texts.of(check_utf8(self.users)).to_arrays("users."),
+            **Texts.of(check_utf8(self.items)).to_arrays("items."),
         }
 
     @classmethod
@@ -154,7 +154,7 @@ class Catalogue:
         slack = 1e-6 * (abs(low) + abs(high))  # the mean of float32 values, rounded
         if not (-LARGEST <= low <= high <= LARGEST and low - slack <= mean <= high + slack):
             raise ArtifactError(f"{low} to {high} with mean {mean} is not a rating scale")
-        users, items = (_read_ids(arrays, name) for name in ("users", "items"))
+        users, items = (IdIndex(Texts.unpack(arrays, f"{one}s"), one) for one in ("user", "item"))
         saved = _Levels.from_arrays(arrays)
         levels, ends = saved.levels, np.array([low, high], np.float32)
         if len(levels) > MOST_LEVELS or (levels < ends[0]).any() or (levels > ends[1]).any():
@@ -238,24 +238,15 @@ def _counts(ratings: Ratings, levels: Floats) -> Floats:
     return np.bincount(at, minlength=len(levels))[: len(levels)].astype(np.float32)
 
 
-def in_utf8(index: IdIndex) -> list[bytes]:
-    """Encode raw ids as a model saves them. Raises ArtifactError for an id that UTF-8 cannot encode."""
-    encoded = []
-    for raw in index.raw.tolist():
+def check_utf8(index: IdIndex) -> list[str]:
+    """Return raw ids as a model saves them. Raises ArtifactError for an id that UTF-8 cannot encode."""
+    ids: list[str] = index.raw.tolist()
+    for raw in ids:
         try:
-            encoded.append(raw.encode())
+            raw.encode()
         except UnicodeEncodeError as error:
             raise ArtifactError(
                 f"the {index.what} id {raw!a:.80} holds half of a surrogate pair, which cannot be saved: correct "
                 "the id, or read it with its encoding"
             ) from error
-    return encoded
-
-
-def _read_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> IdIndex:
-    """Read the raw ids of ``users`` or ``items``. Raises ArtifactError for bytes that are not UTF-8."""
-    encoded = Texts.from_arrays(arrays, f"{name}.").split()
-    try:
-        return IdIndex([raw.decode() for raw in encoded], name.removesuffix("s"))
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"the array '{name}.text' is not UTF-8: {error}") from error
+    return ids

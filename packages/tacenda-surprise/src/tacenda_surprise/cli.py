@@ -21,7 +21,7 @@ from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import read_rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
-from tacenda_surprise.catalogue import Catalogue, Doubles, in_utf8
+from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, name_items, quality
 
@@ -161,7 +161,7 @@ def fit(
     common.check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
-        in_utf8(index)  # refuse an id that cannot be saved before a long fit
+        check_utf8(index)  # refuse an id that cannot be saved before a long fit
     unfitted.fit(ratings, checkpoints=checkpoints).save(output)
     typer.echo(
         f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, "

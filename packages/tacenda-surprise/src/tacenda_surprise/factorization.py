@@ -292,18 +292,14 @@ class ResolvedOptions(NamedTuple):
         """Resolve options that are None to what suits ``ratings``."""
         unit, sparse, given = rating_std(ratings), sparsity(ratings), settings
         epochs, by_als = _first_given(given.n_epochs, _EPOCHS[given.solver]), given.solver == "als"
-        rate, bias_rate = (
-            _first_given(given.lr_all, usual) for usual in (_RATE / unit, _BIAS_RATE)
-        )
+        rate = _first_given(given.lr_all, _RATE / unit)
+        bias_rate = _first_given(given.lr_all, _BIAS_RATE)
         suitable = Weight(_PENALTY * unit * sparse**0.5)
         if not by_als:
             suitable = suitable._replace(once=_EXTRA_RATINGS * suitable.each)
         of_users = of_items = Weight(_ALS_BIAS_PENALTY)
-        penalties = (
-            _first_given(given.reg_bu, given.reg_all),
-            _first_given(given.reg_bi, given.reg_all),
-        )
-        if given.biased and not by_als and None in penalties:
+        is_open = given.reg_all is None and None in (given.reg_bu, given.reg_bi)
+        if given.biased and not by_als and is_open:
             # sigma^2 / tau^2, whatever the number of ratings
             found = alternate(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
             of_users, of_items = (Weight(0.0, min(once, _MAX_BIAS_PENALTY)) for once in found)
@@ -375,9 +371,8 @@ OPERATIONS = {
     "als": ("rating_solves", "rating_scores"),
 }
 _MEMORY_ADVICE = "fewer factors (n_factors)"
-_RATINGS_PER_BATCH = (
-    4_000_000  # a few tenths of a second, so that the progress bar moves and Ctrl-C works
-)
+# A few tenths of a second, so that the progress bar moves and Ctrl-C works.
+_RATINGS_PER_BATCH = 4_000_000
 _ROUND_RATE_SHARE = 0.7  # of the learning rate of factors with one user after another
 _MIN_ROUNDS = 8  # of an epoch; more do not change the error
 # Users of a round who have rated the same item, on average over the ratings; with eight times as many a fit diverges.
@@ -433,19 +428,15 @@ def train(
     if device != "cpu":
         devices.check_memory(bytes_needed(task), device, settings, _MEMORY_ADVICE)
     trained: _Trainer
-    source: BatchSource
-    if settings.solver == "als":
-        trained, source = ALS(task, tables, device), Sweeps()
-    elif device != "cpu":
-        with devices.out_of_memory(settings, _MEMORY_ADVICE):
-            trained = Rounds(task, tables, device)
-        source = Sweeps()
-    else:
-        trained = SGD(task, tables)
-        source = BlockBatches(
-            ratings.user_offsets, batch_size=_RATINGS_PER_BATCH, seed=task.seed + task.first_epoch
-        )
+    source: BatchSource = Sweeps()
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
+        if settings.solver == "als":
+            trained = ALS(task, tables, device)
+        elif device != "cpu":
+            trained = Rounds(task, tables, device)
+        else:
+            trained, seed = SGD(task, tables), task.seed + task.first_epoch
+            source = BlockBatches(ratings.user_offsets, batch_size=_RATINGS_PER_BATCH, seed=seed)
         history = fit(
             trained,
             source,

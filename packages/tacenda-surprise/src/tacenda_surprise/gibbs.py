@@ -79,10 +79,8 @@ Matrix = Doubles
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
 MEMORY_ADVICE = "fewer factors (n_factors)"
 
-_NOISE_PRIOR = (
-    2.0,
-    1.4,
-)  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+# a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+_NOISE_PRIOR = 2.0, 1.4
 _NU_GRID = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
 _BETA = 2.0
 _PRIOR_ROWS = 4.0  # m: how many rows the prior of their covariance counts as

@@ -72,7 +72,7 @@ class Identities(Arrays):
     def means(self, table: Array, device: str = "cpu") -> Array:
         """Average the rows of ``table`` (items, width) over every N(u): (users, width), zeros for an empty N(u)."""
         ones = to_device(np.ones(len(self.item_ids), np.float32), device)
-        scale = to_device((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
+        scale = to_device((1.0 / np.maximum(np.diff(self.offsets), 1)).astype(np.float32), device)
         return sparse_product(self.offsets, self.item_ids, ones, table, row_scale=scale)
 
 

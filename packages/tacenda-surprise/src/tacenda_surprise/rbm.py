@@ -38,9 +38,8 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
-_FORMER_DAMPING = (
-    5.0  # ratings at the expected value that a new case begins with, in models that do not say
-)
+# Ratings at the expected value that a new case begins with, in models that do not say.
+_FORMER_DAMPING = 5.0
 
 
 class RBM(RatingAlgorithm):
@@ -228,12 +227,8 @@ class RBM(RatingAlgorithm):
     def _fold_visible(self, items: Numbers, levels: npt.NDArray[np.int32]) -> FoldedUnit:
         """Solve for the biases and weights of a new visible unit."""
         machine, scale = self._machine
-        s, p, b, w = (
-            scale.scores,
-            machine.activations,
-            machine.visible_biases[-1],
-            machine.weights[-1],
-        )
+        s, p = scale.scores, machine.activations
+        b, w = machine.visible_biases[-1], machine.weights[-1]
         if len(items):
             penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             b, w = solve_visible(machine, scale, p, items, levels, penalty)
@@ -265,12 +260,8 @@ class RBM(RatingAlgorithm):
         sizes = super()._sizes()
         visible, cases = sides(self.settings, sizes["users"], sizes["items"])
         n_sides = visible if self.conditional else 0
-        return {
-            "visible": visible,
-            "cases": cases,
-            "hidden": self.settings.n_hidden,
-            "sides": n_sides,
-        }
+        hidden = self.settings.n_hidden
+        return {"visible": visible, "cases": cases, "hidden": hidden, "sides": n_sides}
 
 
 class ConditionalRBM(RBM):

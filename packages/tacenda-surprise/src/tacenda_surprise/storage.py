@@ -164,7 +164,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
 
     Raises ArtifactError for an id that is neither text nor a number nor a UUID.
     """
-    types, encoded = [], []
+    types, texts = [], []
     for one in ids:
         if isinstance(one, str):
             kind, text = _TEXT, one
@@ -179,9 +179,8 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
                 f"the id {one!r} is a {type(one).__name__}; only text, numbers and UUIDs can be saved"
             )
         types.append(kind)
-        # surrogates come from files that were read with errors="surrogateescape"
-        encoded.append(text.encode("utf-8", "surrogatepass"))
-    return {**Texts.of(encoded).to_arrays(f"{name}."), f"{name}.types": np.array(types, np.uint8)}
+        texts.append(text)
+    return {**Texts.of(texts).to_arrays(f"{name}."), f"{name}.types": np.array(types, np.uint8)}
 
 
 def _digits(number: int) -> str:
@@ -195,16 +194,13 @@ def _digits(number: int) -> str:
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
     """Return the ids that `pack_ids` packed. Raises ArtifactError for arrays that do not fit together."""
-    encoded = Texts.from_arrays(arrays, f"{name}.").split()
-    types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(encoded)})
+    texts = Texts.unpack(arrays, name)
+    types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(texts)})
     if len(types) and types.max() > _UUID:
         raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")
     read: tuple[Callable[[str], Hashable], ...] = (str, int, float, UUID)
     try:
-        found = [
-            read[kind](raw.decode("utf-8", "surrogatepass"))
-            for kind, raw in zip(types.tolist(), encoded, strict=True)
-        ]
+        found = [read[kind](text) for kind, text in zip(types.tolist(), texts, strict=True)]
     except ValueError as error:
         raise ArtifactError(f"the array '{name}.text' holds an invalid id: {error}") from error
     if len(set(found)) != len(found):

@@ -36,13 +36,7 @@ from tacenda.fitting import StepResult, Trainer
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import (
-    Doubles,
-    Floats,
-    Numbers,
-    lengthen,
-    rating_std,
-)
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen, rating_std
 from tacenda_surprise.identities import Identities
 
 By = Literal["both", "rating", "choice"]

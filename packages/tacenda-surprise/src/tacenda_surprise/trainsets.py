@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -176,15 +176,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
 
     Raises DataError for anything else, and for ratings that are not finite numbers.
     """
-    where = "the matrix"
-    if issparse(data):
-        table = data.tocoo()
-        columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
-    elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
-        columns, where = _take_columns(data, 3)
-        _refuse_wide(data, columns)
-    else:
-        _refuse_dataset(data)
+    columns, where = _read_columns(data, 3)
+    if not columns:
         raise DataError(
             f"fit cannot read ratings from a {type(data).__name__}: give a Trainset, a sparse matrix, or a data frame "
             "with the columns user, item and rating (ImplicitMF needs no ratings)"
@@ -223,15 +216,10 @@ def interactions_of(data: Any) -> FitData:
         pairs = np.array([(u, i) for u, i, _ in data.all_ratings()], np.int64).reshape(-1, 2)
         ids = data._raw2inner_id_users, data._raw2inner_id_items
         return _collect_choices(pairs[:, 0], pairs[:, 1], *ids)
+    columns, _ = _read_columns(data, 2)
     if issparse(data):
-        table = data.tocoo()
-        columns = [part[table.data != 0].tolist() for part in (table.row, table.col)]
-    elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 2:
-        columns, _ = _take_columns(data, min(data.shape[1], 3))
-        if len(columns) == 3:
-            _refuse_wide(data, columns)
-    else:
-        _refuse_dataset(data)
+        columns = [list(compress(column, columns[2])) for column in columns[:2]]
+    elif not columns:
         pairs_of_ids = data if isinstance(data, SideInfo) else SideInfo(data)
         columns = [list(part) for part in zip(*pairs_of_ids.pairs, strict=True)] or [[], []]
     users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
@@ -251,12 +239,24 @@ def _collect_choices(
     return FitData(ratings, None, users, items, len(users), 1.0)
 
 
-def _refuse_dataset(data: Any) -> None:
-    """Raise DataError for a Surprise Dataset, which does not say what to train on."""
+def _read_columns(data: Any, least: int) -> tuple[list[list[Any]], str]:
+    """Read users, items and ratings of a sparse matrix or a data frame of ``least`` columns, and name the last column.
+
+    Anything else has no columns. Raises DataError for a Surprise Dataset, and for a table of a row per user.
+    """
     if isinstance(data, Dataset):
         raise DataError(
             "fit takes a trainset, not a Dataset: give data.build_full_trainset(), or call cross_validate(algo, data)"
         )
+    if issparse(data):
+        table = data.tocoo()
+        return [part.tolist() for part in (table.row, table.col, table.data)], "the matrix"
+    if not hasattr(data, "iloc") or np.ndim(data) != 2 or data.shape[1] < least:
+        return [], ""
+    columns, where = _take_columns(data, min(data.shape[1], 3))
+    if len(columns) == 3:
+        _refuse_wide(data, columns)
+    return columns, where
 
 
 def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:

@@ -25,7 +25,7 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.samples import Samples, average_tables, fold, join_samples
+from tacenda_surprise.samples import Samples, average_tables, fold
 
 
 def test_wishart_draws_have_its_moments():
@@ -170,25 +170,6 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
     assert deviations[sizes < few].mean() > deviations[sizes > many].mean() + 0.02
 
 
-def test_a_folded_user_is_near_the_same_user_fitted(parts):
-    train, test = parts
-    users = np.argsort(np.diff(train.user_offsets))[-15:]
-    settings = {"n_factors": 3, "burn_in": 20, "n_samples": 60}
-    fitted = BayesianPMF(**settings, random_state=0).fit(train)
-    without = BayesianPMF(**settings, random_state=0).fit(
-        train.select(~np.isin(train.user_ids, users))
-    )
-    errors = []
-    for user in users:
-        items, values = train.of_user(int(user))
-        tested, truth = test.of_user(int(user))
-        folded = without.fold(items, values).score(tested)
-        refitted = fitted.score_pairs(np.full(len(tested), user), tested)
-        errors.append([np.mean((s - truth) ** 2) for s in (folded, refitted)])
-    folded, refitted = np.sqrt(np.mean(errors, axis=0))
-    assert folded < 1.06 * refitted
-
-
 @pytest.mark.parametrize("model_class", [BayesianPMF, ConditionalBayesianPMF])
 @pytest.mark.parametrize("n", [0, 2, 10])
 def test_a_folded_user_is_as_uncertain_as_few_ratings_leave_them(parts, folding, model_class, n):
@@ -323,11 +304,6 @@ def test_an_average_of_a_given_rank_is_nearly_the_best_one(some_samples, rank):
     assert x.dtype == q.dtype == np.float32
     best = np.sqrt((np.linalg.svd(expected, compute_uv=False)[rank:] ** 2).sum())
     assert np.linalg.norm(expected - x @ q.T) < 1.05 * best
-
-
-def test_samples_side_by_side_keep_their_rows():
-    samples = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    np.testing.assert_array_equal(join_samples(samples)[1], [4, 5, 6, 7, 16, 17, 18, 19])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import tacenda
 from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
-from tacenda.errors import ConfigurationError, FittingError, NotFittedError
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting import Callback
 from tacenda.ratings import IdIndex, Ratings, split
 from tacenda_surprise import (
@@ -203,12 +203,6 @@ def test_identities_count_in_what_follows_too(later):
     model.partial_fit(few, n_epochs=3)
     expected = model.tables.side_factors[:6].mean(axis=0)
     np.testing.assert_allclose(model.tables.user_factors[-1], expected, atol=1e-6)
-
-
-def test_what_was_never_fitted_cannot_go_on(ratings):
-    for model in (PMF(random_state=0), BayesianPMF(random_state=0)):
-        with pytest.raises(NotFittedError, match="call fit"):
-            model.partial_fit(ratings)
 
 
 def test_random_numbers_of_a_chain_are_never_drawn_again(ratings, tmp_path, monkeypatch):

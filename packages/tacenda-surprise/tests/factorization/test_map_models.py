@@ -102,23 +102,6 @@ def test_sweeps_never_raise_the_penalized_loss(parts):
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
-@pytest.mark.parametrize("factor", [20.0, 0.01])
-def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
-    train, test = parts
-    ends = np.array(train.scale) * factor + [-1e-3, 1e-3]
-    scaled = changed(train, values=train.values * factor, scale=tuple(ends.tolist()))
-    model = model_class(n_factors=8, n_epochs=30, random_state=0).fit(train)
-    other = model_class(n_factors=8, n_epochs=30, random_state=0).fit(scaled)
-    expected = model.score_pairs(test.user_ids, test.item_ids) * factor
-    np.testing.assert_allclose(
-        other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
-    )
-    assert other.deviations(np.array([0]), np.array([0]))[0] == pytest.approx(
-        factor * model.deviations(np.array([0]), np.array([0]))[0], rel=0.02
-    )
-
-
 def test_users_weigh_by_the_noise_of_their_ratings():
     counts = np.array([40, 40, 0, 1, 400])
     squares = np.array([40.0, 90.0, 0.0, 9.0, 100.0])
