@@ -220,7 +220,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @cached_property
     def _public_tables(self) -> tuple[Doubles | None, ...]:
-        """What users of Surprise read: biases of users and items, and factors of users and items."""
+        """Biases of users and items, and factors of users and items, as users of Surprise read them."""
         tables = self._require_fitted().tables if self.is_fitted else None
         if tables is None:
             return (None,) * 4

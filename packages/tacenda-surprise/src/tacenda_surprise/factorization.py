@@ -334,13 +334,9 @@ class ResolvedOptions(NamedTuple):
         biased = self.rates.item_biases > 0
         return self.item_factors.total(n), self.item_biases.total(n) if biased else None
 
-    def numbers(self) -> Doubles:
-        """Return all numbers in order (16,), as a model saves them."""
-        return np.concatenate([np.ravel(value) for value in self]).astype(np.float64)
-
     @classmethod
     def of_numbers(cls, numbers: Doubles) -> ResolvedOptions:
-        """Read what `numbers` returned."""
+        """Read all numbers in order (16,), as a model saves them."""
         n = numbers.tolist()
         p, q, b, c = (Weight(*n[k : k + 2]) for k in (7, 9, 11, 13))
         return cls(int(n[0]), n[1], Rates(*n[2:7]), p, q, b, c, side=n[15])

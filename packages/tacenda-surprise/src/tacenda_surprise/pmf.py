@@ -230,7 +230,7 @@ class PMF(RatingAlgorithm):
             tables.user_factors[only_identities] = prior[only_identities]
         spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
         self._catalogue = catalogue
-        self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
+        self.learned = Factors(*tables, prior, np.hstack(used), spread, variances)
         self._report(stopped)
 
     def _resume_fit(

@@ -145,7 +145,7 @@ def test_penalties_fall_as_rows_and_columns_fill(parts):
     given = PMFSettings(reg_all=0.5, n_epochs=7)
     assert ResolvedOptions.of(given, full).item_factors == (0.5, 0.0)
     assert ResolvedOptions.of(given, full).epochs == 7
-    assert ResolvedOptions.of_numbers(ResolvedOptions.of(given, one).numbers()).epochs == 7
+    assert ResolvedOptions.of_numbers(np.hstack(ResolvedOptions.of(given, one))).epochs == 7
 
 
 def test_the_best_epoch_is_restored(parts):
