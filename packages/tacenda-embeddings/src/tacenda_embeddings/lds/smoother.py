@@ -332,10 +332,11 @@ def build_two_sided(
 
     so that smoothing costs two products with (states, states) matrices per token, and neither pass waits for the
     other. A finite sequence 1..n is exact if the messages that enter at its ends are: what is outside is
-    unobserved, hence replaced by its expectation (E[w_{n+j}] = C A^j xs_n, and backwards in time
-    E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}). This gives
+    unobserved, hence replaced by its expectation. At the last token smoothed and filtered mean are the same,
+    xs_n = a_n + future_n = T^{-1} a_n. At the first, E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}, which is A for
+    the chain read backwards in time. This gives
 
-        future_n = M_f xs_n,  M_f = sum_{j>=1} J^j K' C A^j       =>  future_n = (I - M_f)^{-1} M_f a_n
+        future_n = (T^{-1} - I) a_n
         past_1   = M_p xs_1,  M_p = sum_{j>=1} F'^j K' C A_b^j    =>  past_1   = (I - M_p)^{-1} M_p b_1
 
     Starting from zero instead, as the plain steady-state filter does, treats what is outside as an average word
@@ -353,13 +354,11 @@ def build_two_sided(
     TK = T @ gain.K_c
     forward, K_C = T @ F @ T_inv, TK @ gain.cross
 
-    # the same chain read backwards has A_b = P A^T P^{-1}
     P = solve_stationary_covariance(A, parameters.Q)
     A_b = np.asarray(np.linalg.solve(P, A @ P).T, dtype=np.float64)
-    M_f = SteinSolver(J, A).solve(J @ K_C @ A)
     M_p = SteinSolver(forward, A_b).solve(forward @ K_C @ A_b)
     I = np.eye(len(A))  # noqa: E741 - the identity
-    right_end: Matrix = np.asarray(np.linalg.solve(I - M_f, M_f), dtype=np.float64)
+    right_end: Matrix = T_inv - I
     left_end: Matrix = np.asarray(np.linalg.solve(I - M_p, M_p), dtype=np.float64)
 
     if second_moment is not None:
