@@ -52,10 +52,6 @@ def test_weights_are_those_of_a_plain_loop(models, adaptation, memory, weights):
     np.testing.assert_allclose(np.exp(found), (expected * rows).sum(axis=1), rtol=1e-9)
 
 
-def test_repr_names_the_kind_of_mixture(models):
-    assert repr(AdaptiveMixture(models)).startswith("<AdaptiveMixture({'order-1': ")
-
-
 def test_words_one_by_one_have_the_scores_of_the_text_in_whatever_pieces(models):
     mixture = AdaptiveMixture(models, adaptation=0.7, memory=0.9)
     ids, _ = encode_sentences(VALID[:6], mixture.vocabulary, eos=True)
@@ -150,21 +146,18 @@ def test_a_word_that_no_component_can_predict_says_nothing_of_them(models, monke
     assert found[2] == pytest.approx(-1)
 
 
-def test_numbers_out_of_bounds_are_refused_in_a_saved_mixture_too(models):
-    found = AdaptiveMixture(models).to_artifact()
-    for change in ({"memory": 1.0}, {"adaptation": -0.1}, {"adaptation": True}, {"memory": "0.5"}):
-        with pytest.raises(ArtifactError, match="a number from 0"):
-            AdaptiveMixture.from_artifact(
-                dataclasses.replace(found, config={**found.config, **change})
-            )
-
-
 @pytest.mark.parametrize(
-    "options", [{"memory": 1}, {"memory": -0.1}, {"adaptation": float("nan")}, {"adaptation": "1"}]
-)
-def test_numbers_out_of_bounds_are_refused(models, options):
-    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} of an adaptive mixture"):
-        AdaptiveMixture(models, **options)
+    "numbers",
+    [{"memory": 1}, {"memory": -0.1}, {"memory": "0.5"}, {"adaptation": float("nan")},
+     {"adaptation": True}],
+)  # fmt: skip
+def test_numbers_out_of_bounds_are_refused_in_a_saved_mixture_too(models, numbers):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(numbers))} of an adaptive mixture"):
+        AdaptiveMixture(models, **numbers)
+    found = AdaptiveMixture(models).to_artifact()
+    saved = dataclasses.replace(found, config={**found.config, **numbers})
+    with pytest.raises(ArtifactError, match="a number from 0"):
+        AdaptiveMixture.from_artifact(saved)
 
 
 def test_a_state_of_a_mixture_with_fixed_weights_is_refused(models):

@@ -33,7 +33,18 @@ def fitted(name):
     return MODELS[name]().fit(sample_sentences(40))
 
 
-def assert_refuses_state(name, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in MODELS for value in (3.5, b"seven b", frozenset({1}), None)),
+        *(("LBL", words) for words in ((), (1, 2, 3) * 20, (10**6,), ("a",))),
+        *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
+        *(("HMM", (first, bytes(20))) for first in (1, "a")),
+        *(("temporal FRBM", value) for value in ((1, 2), ((0,), b""), ((0,), b"123"), 7)),
+    ],
+    ids=str,
+)
+def test_a_state_that_is_none_of_the_model_is_refused(name, value):
     model, state = fitted(name), State(value)
     word = next(n for n, word in enumerate(model.vocabulary.words) if not word.startswith("<"))
     acts = {
@@ -44,12 +55,6 @@ def assert_refuses_state(name, value):
     }
     for act_name, act in acts.items():
         assert_refuses(act, DataError, f"{name}, {act_name} of a state that holds {value!r:.40}")
-
-
-@pytest.mark.parametrize("value", [3.5, b"seven b", frozenset({1}), None], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_state_that_is_none_of_the_model_is_refused(name, value):
-    assert_refuses_state(name, value)
 
 
 @pytest.mark.parametrize("other", ["recurrent", "unigram cache", "mixture", "VLHMM", "state space"])
@@ -97,16 +102,3 @@ def test_there_is_a_word_for_each_state(name):
     for states, words in ((2, 1), (1, 2), (0, 1), (1, 0)):
         score = partial(model.log_prob, [model.start()] * states, np.zeros(words, np.int64))
         assert_refuses(score, DataError, f"log_prob of {states} states and {words} words")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("LBL", words) for words in ((), (1, 2, 3) * 20, (10**6,), ("a",))),
-        *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
-        *(("HMM", (first, bytes(20))) for first in (1, "a")),
-        *(("temporal FRBM", value) for value in ((1, 2), ((0,), b""), ((0,), b"123"), 7)),
-    ],
-)
-def test_a_state_of_a_model_of_another_size_is_refused(name, value):
-    assert_refuses_state(name, value)

@@ -140,15 +140,6 @@ def test_blank_lines_count_alike_wherever_a_text_is_scored(lm, path, form, blank
     assert ("of </s> alone" in found.protocol) == (blank_lines == "count")
 
 
-def test_blank_lines_count_as_in_query(lm, path):
-    """KenLM's ``query``, by hand: every line is a sentence, whose ``</s>`` is a token."""
-    total = sum(lm.score(line) for line in LINES)
-    tokens = sum(len(line.split()) + 1 for line in LINES)
-    found = lm.perplexity(path, blank_lines="count")
-    assert found == pytest.approx(10 ** (-total / tokens))
-    assert found.n_tokens == tokens
-
-
 def test_a_text_of_blank_lines(lm):
     assert math.isnan(lm.perplexity("\n\n"))
     found = lm.perplexity("\n \n", blank_lines="count")

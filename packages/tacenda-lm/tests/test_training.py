@@ -191,15 +191,6 @@ def test_a_fit_that_becomes_hopeless_later_keeps_the_best_model(
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "trainer"), [(HLBL, TREE, HLBLTrainer), (VLHMM, HIDDEN, Trainer)]
-)
-def test_nan_from_the_start_is_an_error(kind, options, trainer, monkeypatch):
-    monkeypatch.setattr(trainer, "step", lambda *_: (float("nan"), 1.0))
-    with pytest.raises(FittingError, match="learning rate"):
-        kind(**options).fit(text())
-
-
-@pytest.mark.parametrize(
     "model",
     [FRBM(features=4, hidden=5, epochs=3, learning_rate=1e4),
      LBL(width=4, epochs=3, learning_rate=100.0)],

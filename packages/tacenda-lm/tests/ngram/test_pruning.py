@@ -153,13 +153,6 @@ def test_what_has_few_bits_is_not_made_smaller_again():
         KneserNey().smaller()
 
 
-def test_more_bits_are_closer():
-    model = KneserNey(order=3).fit(varied())
-    exact = model.table.unpack(3).log_prob
-    errors = [np.abs(quantize(model.table, b).unpack(3).log_prob - exact).mean() for b in (2, 4, 8)]
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]
-
-
 def test_scores_word_by_word_are_those_of_the_table_of_few_bits():
     model = KneserNey(order=3, bits=4).fit(varied())
     state, next_ = model.start(), State()
