@@ -184,16 +184,6 @@ def test_an_artefact_does_not_know_where_it_was_fitted(parts, model, operations,
     np.testing.assert_array_equal(again.score_pairs(*pairs), there.score_pairs(*pairs))
 
 
-def test_an_algorithm_for_surprise_is_saved_without_its_device(make_dataset, tmp_path):
-    data = make_dataset([("u1", "i1", 3.0), ("u2", "i1", 4.0), ("u2", "i2", 2.0)])
-    with stand_in() as called:
-        algo = PMF(n_factors=3, n_epochs=2, random_state=0, device="cuda")
-        algo.fit(data.build_full_trainset())
-    assert "rating_visits" in called
-    algo.save(tmp_path / "model")
-    assert PMF.load(tmp_path / "model").settings.device == "cpu"
-
-
 def test_a_scorer_of_lenskit_trains_there():
     lenskit = pytest.importorskip("lenskit.data")
     import pandas as pd

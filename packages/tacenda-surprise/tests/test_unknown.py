@@ -101,17 +101,6 @@ def test_a_user_and_an_item_without_ratings_are_average_too(make, ratings):
     assert of_item[0] == pytest.approx(of_item[1], abs=1e-4)
 
 
-def test_of_whom_only_identities_are_known_has_the_usual_bias(ratings):
-    model = ConditionalPMF(**SMALL).fit(ratings)
-    rated, _ = ratings.of_user(0)
-    found = model.fold(NOBODY[:0], [], rated)
-    _, _, b, _, w = (table.astype(np.float64) for table in model.tables)
-    assert found.bias == pytest.approx(b[np.diff(ratings.user_offsets) > 0].mean(), abs=1e-5)
-    usual = model.learned.user_prior[np.diff(ratings.user_offsets) > 0].mean(axis=0)
-    expected = (w[rated].sum(axis=0) + 5 * usual) / (len(rated) + 5)
-    np.testing.assert_allclose(found.factors, expected, atol=1e-5)
-
-
 def test_folding_in_the_ratings_of_a_fitted_user_gives_that_user(fitted, ratings):
     """To a third of what users differ by."""
     users = np.arange(0, ratings.n_users, 5)

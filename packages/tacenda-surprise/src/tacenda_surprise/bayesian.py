@@ -31,15 +31,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Floats,
-    Numbers,
-    lengthen,
-    mean_row,
-    rating_std,
-    standardize,
-)
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, lengthen, mean_row
 from tacenda_surprise.gibbs import (
     MEMORY_ADVICE,
     BayesianPMFSettings,
@@ -116,8 +108,8 @@ class BayesianPMF(RatingAlgorithm):
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
         width, known = choose_width(settings, ratings), self._join_identities(ratings, identities)
-        unit = rating_std(ratings)
-        standard = standardize(ratings, catalogue.mean, unit)
+        unit = ratings.std
+        standard = ratings.standardize(catalogue.mean, unit)
         burn_in, n = choose_sweeps(settings, ratings, width)
         device = find_device(settings, width, ratings, known)
         start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
@@ -165,7 +157,7 @@ class BayesianPMF(RatingAlgorithm):
         numbers = (float(part[-1]) for part in (old.nu, old.tau))
         start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
         unit = float(before.unit)
-        standard = standardize(ratings, catalogue.mean, unit)
+        standard = ratings.standardize(catalogue.mean, unit)
         width = users.shape[1] - 1
         burn_in, n = choose_sweeps(settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs

@@ -29,7 +29,7 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
-from tacenda_surprise.catalogue import Catalogue, Numbers, lengthen, mean_row, rating_std
+from tacenda_surprise.catalogue import Catalogue, Numbers, lengthen, mean_row
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated
@@ -174,7 +174,7 @@ class BiasOnly(RatingAlgorithm):
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
         """Fit the predictive variances to the errors of biases that are fitted without a part of the ratings."""
         if len(ratings) < 2:
-            return fit_no_variances(rating_std(ratings))
+            return fit_no_variances(ratings.std)
         share = min(_MAX_HELD_OUT, _MAX_VARIANCE_ERRORS / len(ratings))
         part, held_out = split(ratings, share, seed=0)
         fitted = alternate(part, catalogue.mean, learn=self._learn)
@@ -182,7 +182,7 @@ class BiasOnly(RatingAlgorithm):
         scores = catalogue.mean + fitted.b[u] + fitted.c[i]
         predictions = catalogue.clip(scores.astype(np.float32))
         errors = held_out.values - predictions
-        return fit_variances(errors, predictions, u, i, *fitted.sizes, rating_std(ratings))
+        return fit_variances(errors, predictions, u, i, *fitted.sizes, ratings.std)
 
     @property
     def _learn(self) -> tuple[bool, bool]:
@@ -206,7 +206,7 @@ class Alternation(Trainer):
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
-        self.unit = rating_std(ratings)
+        self.unit = ratings.std
         self._initial_variances = np.array(_INITIAL_VARIANCES) * self.unit**2
         self.variances = self._initial_variances.copy()
         self.learned = {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}

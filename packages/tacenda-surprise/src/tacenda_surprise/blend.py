@@ -30,7 +30,7 @@ from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, rating_std
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.trainsets import FitData, SideInfo
@@ -261,8 +261,10 @@ class Blend(RatingAlgorithm):
         self._data = self._data.with_trainset()
         trainset: Any = self._data.trainset
         fitted: list[AlgoBase] | None = None
-        if trainset.n_ratings < 2:
-            self.learned = _equal_weights(len(settings.algorithms), ratings)
+        if trainset.n_ratings < 2:  # too few to hold any out
+            k, one = len(settings.algorithms), np.float64(1)
+            rmse = np.full(k, ratings.std)
+            self.learned = Weights(np.full(k, 1 / k), np.float64(ratings.mean), one, rmse, one)
         else:
             held_out = _predict_held_out(settings, trainset)
             self.learned = _fit_to_held_out(held_out, trainset.rating_scale)
@@ -485,12 +487,6 @@ def _random_state(settings: BlendSettings) -> np.random.RandomState:
         return np.random.RandomState([0, *map(int, seeds)])
     state: np.random.RandomState = get_rng(settings.random_state)
     return state
-
-
-def _equal_weights(n_models: int, ratings: Ratings) -> Weights:
-    """Return equal weights, for ratings too few to hold any out."""
-    one, rmse = np.float64(1), np.full(n_models, rating_std(ratings))
-    return Weights(np.full(n_models, 1 / n_models), np.float64(ratings.mean), one, rmse, one)
 
 
 def _fit_to_held_out(held_out: _HeldOut, scale: tuple[float, float]) -> Weights:

@@ -72,13 +72,12 @@ from tacenda_surprise.catalogue import (
     lengthen,
     mean_row,
     not_empty,
-    sparsity,
 )
 from tacenda_surprise.identities import Identities
 
 Side = TypeVar("Side")
 _PENALTY = 0.02
-# Penalties grow with this power of the sparsity (see `catalogue.sparsity`) where it exceeds the dense one.
+# Penalties grow with this power of the sparsity (see `Ratings.sparsity`) where it exceeds the dense one.
 _DENSE_SPARSITY, _SPARSITY_POWER = 0.3, 8
 # Of the weights of identities: for each case, and for all cases.
 _SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY = 0.002, 3.0
@@ -189,7 +188,7 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
 
 def _sparsity_factor(ratings: Ratings) -> float:
     """Return the factor on penalties: more than 1 if users and items have few ratings."""
-    return max(sparsity(ratings) / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
+    return max(ratings.sparsity / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
 
 
 @dataclass(frozen=True)

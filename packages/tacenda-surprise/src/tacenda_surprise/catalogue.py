@@ -181,34 +181,6 @@ def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     return np.concatenate([array, more])
 
 
-def rating_std(ratings: Ratings) -> float:
-    """Return the standard deviation of the ratings; a quarter of the scale if all are equal."""
-    std = float(ratings.values.std(dtype=np.float64)) if len(ratings) > 1 else 0.0
-    largest = float(np.abs(ratings.values).max(initial=0.0))
-    # Less than rounding errors of ratings of this size.
-    if std > 1e-6 * largest:
-        return std
-    low, high = ratings.scale
-    return (high - low) / 4 or 1.0
-
-
-def sparsity(ratings: Ratings) -> float:
-    """Measure how few ratings users and items have: 2 if each has one rating, towards 0 as they have more."""
-    sides = np.diff(ratings.user_offsets), ratings.item_counts
-    return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(ratings), 1)
-
-
-def standardize(ratings: Ratings, mean: float, unit: float) -> Ratings:
-    """Subtract ``mean`` from the ratings, and divide them by ``unit``."""
-    values = ((ratings.values.astype(np.float64) - mean) / unit).astype(np.float32)
-    low, high = ((end - mean) / unit for end in ratings.scale)
-    slack = 1e-5 * (abs(low) + abs(high))
-    return Ratings.from_csr(
-        ratings.user_offsets, ratings.item_ids, values, ratings.users, ratings.items,
-        scale=(low - slack, high + slack),
-    )  # fmt: skip
-
-
 def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     """Find the possible ratings (levels,): multiples of the smallest step between the ratings seen, over the scale.
 

@@ -86,7 +86,7 @@ from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Doubles, Floats, rating_std, sparsity
+from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import DeviceCSR, Identities
 
 # For ratings with a standard deviation of one.
@@ -290,7 +290,7 @@ class ResolvedOptions(NamedTuple):
     @classmethod
     def of(cls, settings: FactorizationSettings, ratings: Ratings) -> ResolvedOptions:
         """Resolve options that are None to what suits ``ratings``."""
-        unit, sparse, given = rating_std(ratings), sparsity(ratings), settings
+        unit, sparse, given = ratings.std, ratings.sparsity, settings
         epochs, by_als = _first_given(given.n_epochs, _EPOCHS[given.solver]), given.solver == "als"
         rate = _first_given(given.lr_all, _RATE / unit)
         bias_rate = _first_given(given.lr_all, _BIAS_RATE)
@@ -496,7 +496,7 @@ class _Descent(_Trainer):
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
         super().__init__(task, tables, device)
         ratings = task.ratings
-        self.unit = rating_std(ratings)
+        self.unit = ratings.std
         self._squares: npt.NDArray[Any] = np.diff(ratings.user_offsets) * self.unit**2
         if task.first_epoch and task.settings.noise_power:
             errors = (ratings.values - self.scores(ratings)).astype(np.float64)

@@ -70,7 +70,7 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
-from tacenda_surprise.catalogue import Doubles, Floats, sparsity
+from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import DeviceCSR, Identities
 from tacenda_surprise.samples import Samples
 
@@ -454,7 +454,7 @@ def choose_width(settings: BayesianPMFSettings, ratings: Ratings) -> int:
         return settings.n_factors
     if not len(ratings):
         return _WIDTH_BOUNDS[0]
-    return int(np.clip(round(_WIDTH_BY_SPARSITY / sparsity(ratings)), *_WIDTH_BOUNDS))
+    return int(np.clip(round(_WIDTH_BY_SPARSITY / ratings.sparsity), *_WIDTH_BOUNDS))
 
 
 def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -> tuple[int, int]:

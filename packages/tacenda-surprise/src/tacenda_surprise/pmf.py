@@ -31,15 +31,7 @@ from tacenda.offsets import runs
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Doubles,
-    Floats,
-    Numbers,
-    lengthen,
-    mean_row,
-    rating_std,
-)
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, lengthen, mean_row
 from tacenda_surprise.factorization import (
     MIN_PENALTY,
     ConditionalPMFSettings,
@@ -165,7 +157,7 @@ class PMF(RatingAlgorithm):
         known = self._join_identities(ratings, identities)
         task = Task(settings, used, self._seed, ratings, mean, known)
         if len(ratings) == 1:
-            variances = fit_no_variances(rating_std(ratings))
+            variances = fit_no_variances(ratings.std)
             self._finish(self._train(run, task), used, variances, catalogue, ratings)
             return
         share = settings.validation or min(_MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS / len(ratings))
@@ -183,7 +175,7 @@ class PMF(RatingAlgorithm):
         (x, q, b, c, _), u, i = trained.tables, held_out.user_ids, held_out.item_ids
         predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
         errors, sizes = held_out.values - predictions, sizes_of(part, trained.tables, mean)
-        variances = fit_variances(errors, predictions, u, i, *sizes, rating_std(part))
+        variances = fit_variances(errors, predictions, u, i, *sizes, part.std)
         if settings.validation:
             stopped = trained.history
             # If the best epoch is hardly better than the last one, all epochs are used.
@@ -199,7 +191,7 @@ class PMF(RatingAlgorithm):
     def _train(self, run: FitRun, task: Task, tables: Tables | None = None) -> Trained:
         """Train ``tables``, whose users lack s, or random ones."""
         if tables is None:
-            tables = initial_tables(task, rating_std(task.ratings))
+            tables = initial_tables(task, task.ratings.std)
         history = train(task, tables, run, self._identity)
         prior = np.zeros((0, self.settings.n_factors), np.float32)
         if task.known is not None:

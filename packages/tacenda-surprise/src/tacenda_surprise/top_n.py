@@ -36,7 +36,7 @@ from tacenda.fitting import StepResult, Trainer
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen, rating_std
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen
 from tacenda_surprise.identities import Identities
 
 By = Literal["both", "rating", "choice"]
@@ -118,9 +118,8 @@ class Choosing(Trainer):
         rng, user_ids = np.random.default_rng([seed, 1]), seen.user_ids
         out = rng.random(len(user_ids)) < _HELD_OUT_SHARE
         part = Identities.from_pairs(user_ids[~out], seen.item_ids[~out], seen.n_users, n_items)
-        held_out = rng.permutation(np.flatnonzero(out))[
-            : max(_MAX_JUDGED_SCORES // n_items, _MIN_JUDGED_PAIRS)
-        ]
+        n_judged = max(_MAX_JUDGED_SCORES // n_items, _MIN_JUDGED_PAIRS)
+        held_out = rng.permutation(np.flatnonzero(out))[:n_judged]
         pairs = user_ids[held_out], seen.item_ids[held_out]
         unit, gains = _noise(part, n_items) * (1 + confidence), []
         trained = cls(part, n_items, width, (confidence, _PENALTIES[0] * unit), seed)
@@ -207,7 +206,7 @@ class ImplicitFactors(Arrays):
     @classmethod
     def from_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
         """Make the model from trained factors and the ``ratings`` of the same users and items."""
-        liking = ratings.mean if len(ratings) else 0.0, rating_std(ratings)
+        liking = ratings.mean if len(ratings) else 0.0, ratings.std
         return cls(
             trained.x, trained.y, trained.popularity,
             np.array([*liking, *trained.weights], np.float32),

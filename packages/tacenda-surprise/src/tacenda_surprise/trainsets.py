@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, compress, pairwise
+from itertools import chain, compress, islice, pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -119,17 +119,20 @@ class FitData(NamedTuple):
         return cls(ratings_of(found), None, *ids, found.n_users, found.global_mean, found)
 
     def with_trainset(self) -> FitData:
-        """Add Surprise's trainset if there is none."""
+        """Add Surprise's trainset if there is none; numbers are its inner ids, and its lists are in their order."""
         if self.trainset is not None:
             return self
-        rated = self.ratings.user_offsets[: self.n_users + 1]
-        users, items = list(self.users)[: self.n_users], list(self.items)
+        n, ratings = self.n_users, self.ratings
         own = Ratings.from_csr(
-            rated, self.ratings.item_ids, self.ratings.values,
-            IdIndex(self.ratings.users.raw[: self.n_users].tolist(), "user"), self.ratings.items,
-            scale=self.ratings.scale,
+            ratings.user_offsets[: n + 1], ratings.item_ids, ratings.values,
+            IdIndex(ratings.users.raw[:n].tolist(), "user"), ratings.items, scale=ratings.scale,
         )  # fmt: skip
-        return self._replace(trainset=trainset_of(own, users, items, self.mean))
+        users = dict(islice(self.users.items(), n))
+        rows, sizes = map(_lists, (own, own.by_item)), (n, own.n_items, len(own))
+        found = Trainset(*rows, *sizes, own.scale, users, dict(self.items))
+        found._global_mean = self.mean
+        _CONVERTED[found] = own
+        return self._replace(trainset=found)
 
     def merge(self, more: FitData) -> tuple[FitData, Touched | None]:
         """Join ``more`` ratings, which replace old ratings of the same pairs; known users and items keep their numbers.
@@ -296,7 +299,8 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     wide |= len(numbered) == 3 and not set(numbered) <= set(range(_MAX_LIST_COLUMNS))
     if not wide and data.shape[1] > 3 and data.shape[0] >= _MIN_FRAME_ROWS:
         users, items, values = ({x for x in set(one) if not is_missing(x)} for one in columns)
-        if all(map(_is_real, items | values)) and items <= values | {0}:
+        are_real = (isinstance(x, Real) and not isinstance(x, bool) for x in items | values)
+        if all(are_real) and items <= values | {0}:
             pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
             wide = len(users) == len(columns[0])
             # in a list of ratings hardly any pair of user and item occurs twice
@@ -306,10 +310,6 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
             f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
             "rating with the columns user, item and rating, for example with pandas' melt and dropna"
         )
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -344,22 +344,6 @@ def ratings_of(trainset: Trainset) -> Ratings:
             stacklevel=4,
         )
     _CONVERTED[trainset] = found
-    return found
-
-
-def trainset_of(
-    ratings: Ratings, users: Sequence[Hashable], items: Sequence[Hashable], mean: float
-) -> Trainset:
-    """Make a Trainset of ``ratings``, whose numbers are the inner ids; its lists are in their order.
-
-    There is at least one rating of every user and every item; ``users`` and ``items`` are their raw ids, and
-    ``mean`` is that of all ratings.
-    """
-    rows = [_lists(part) for part in (ratings, ratings.by_item)]
-    numbered = [{raw: number for number, raw in enumerate(ids)} for ids in (users, items)]
-    found = Trainset(*rows, len(users), len(items), len(ratings), ratings.scale, *numbered)
-    found._global_mean = mean
-    _CONVERTED[found] = ratings
     return found
 
 

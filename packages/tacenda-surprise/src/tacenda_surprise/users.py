@@ -210,10 +210,7 @@ class NewUser(NamedTuple):
 
         Raises ConfigurationError on a continuous scale.
         """
-        if not len(self.levels):
-            raise ConfigurationError(
-                "the ratings are continuous, so that no single one has a probability: use predict and predict_std"
-            )
+        self.catalogue.require_levels("predict_proba")
         return np.asarray(self.ask("probabilities", self._number(iid))[0])
 
     def top_n(

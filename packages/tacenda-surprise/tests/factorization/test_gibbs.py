@@ -12,7 +12,6 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
-from tacenda_surprise.catalogue import standardize
 from tacenda_surprise.gibbs import (
     Gibbs,
     Hyper,
@@ -123,7 +122,7 @@ def test_a_chain_forgets_where_it_began():
     ratings = synthetic_ratings.generate(60, 40, 760, rank=2, noise=0.5, seed=1).ratings
     chains = []
     for seed in (0, 1):
-        standard = standardize(ratings, ratings.mean, 1.0)
+        standard = ratings.standardize(ratings.mean, 1.0)
         start = random_start(seed, 3, standard, linked=False)
         chain = Gibbs(standard, None, start, (60, 200), seed=seed)
         for sweep in range(260):
@@ -231,7 +230,7 @@ def test_identities_alone_tell_something_of_a_user(make, margin):
 @pytest.fixture(scope="module")
 def chained(parts):
     """Ratings for a chain, others, and samples of a short chain of the first."""
-    standard, held_out = (standardize(part, parts[0].mean, 1.0) for part in parts)
+    standard, held_out = (part.standardize(parts[0].mean, 1.0) for part in parts)
     start = random_start(0, 4, standard, linked=False)
     chain = Gibbs(standard, None, start, (10, 8), seed=0)
     for sweep in range(18):

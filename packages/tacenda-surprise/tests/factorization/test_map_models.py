@@ -12,7 +12,6 @@ from tacenda.fitting import Callback
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, ConditionalPMF
-from tacenda_surprise.catalogue import sparsity
 from tacenda_surprise.factorization import (
     ALS,
     PMFSettings,
@@ -135,9 +134,9 @@ def test_noisy_users_disturb_the_others_less(found, model_class):
 
 def test_penalties_fall_as_rows_and_columns_fill(parts):
     full, few = parts
-    assert 0 < sparsity(full) < sparsity(few) <= 2
+    assert 0 < full.sparsity < few.sparsity <= 2
     one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
-    assert sparsity(one) == 2.0
+    assert one.sparsity == 2.0
     found = [
         ResolvedOptions.of(PMFSettings(), ratings).user_factors.each for ratings in (full, few)
     ]

@@ -66,12 +66,6 @@ def test_an_archive_is_fetched_unpacked_and_found(offered, data_folders):
     assert [path.name for path in data_folders[1].iterdir() if path.is_dir()] == ["toy"]
 
 
-def test_loose_files_are_fetched(server, data_folders, register):
-    register(downloads=loose(server))
-    datasets.fetch("toy", **OPTIONS)
-    assert datasets.locate("toy")["test"].read_bytes() == TEST
-
-
 def test_a_folder_of_the_users_choice_becomes_a_data_folder(offered, tmp_path, monkeypatch):
     datasets.fetch("toy", tmp_path / "mine", **OPTIONS)
     monkeypatch.setenv("TACENDA_DATA", str(tmp_path / "mine"))
@@ -189,7 +183,8 @@ def test_a_fetch_that_failed_half_way_can_be_repeated(server, data_folders, regi
     with pytest.raises(DataError):
         datasets.fetch("toy", **OPTIONS)
     datasets.fetch("toy", **OPTIONS)
-    assert datasets.locate("toy")["train"].read_bytes() == TRAIN
+    for role, body in (("train", TRAIN), ("test", TEST)):
+        assert datasets.locate("toy")[role].read_bytes() == body
 
 
 def test_a_second_process_waits_its_turn(offered, data_folders):

@@ -286,6 +286,22 @@ class Ratings:
         return float(self.values.mean(dtype=np.float64)) if len(self) else float("nan")
 
     @cached_property
+    def std(self) -> float:
+        """The standard deviation of the ratings, in float64; a quarter of the scale if all are equal."""
+        std = float(self.values.std(dtype=np.float64)) if len(self) > 1 else 0.0
+        # less may be the rounding errors of ratings of this size
+        if std > 1e-6 * float(np.abs(self.values).max(initial=0.0)):
+            return std
+        low, high = self.scale
+        return (high - low) / 4 or 1.0
+
+    @cached_property
+    def sparsity(self) -> float:
+        """How few ratings users and items have: 2 if each has one rating, towards 0 as they have more."""
+        sides = np.diff(self.user_offsets), self.item_counts
+        return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(self), 1)
+
+    @cached_property
     def levels(self) -> Values:
         """The different values that occur, ascending."""
         return np.unique(self.values)
@@ -322,6 +338,15 @@ class Ratings:
         """Return the ratings at these positions (a mask or indices), with the same users, items, scale."""
         user_ids, item_ids, values = self.user_ids[keep], self.item_ids[keep], self.values[keep]
         return Ratings(user_ids, item_ids, values, self.users, self.items, scale=self.scale)
+
+    def standardize(self, mean: float, unit: float) -> "Ratings":
+        """Return the ratings less ``mean``, divided by ``unit``."""
+        values = ((self.values.astype(np.float64) - mean) / unit).astype(np.float32)
+        low, high = ((end - mean) / unit for end in self.scale)
+        slack = 1e-5 * (abs(low) + abs(high))  # of the rounding
+        scale = low - slack, high + slack
+        offsets, items = self.user_offsets, self.item_ids
+        return Ratings.from_csr(offsets, items, values, self.users, self.items, scale=scale)
 
     def to_csr(self) -> scipy.sparse.csr_array:
         """Return the (n_users, n_items) sparse matrix of the values; a rating of 0 is a stored zero."""
