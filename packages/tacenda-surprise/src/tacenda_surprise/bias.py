@@ -85,16 +85,16 @@ class BiasOnly(RatingAlgorithm):
     __init__ = configured_by(BiasOnlySettings)(RatingAlgorithm.__init__)
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        catalogue = Catalogue.of(ratings)
+        self._catalogue = catalogue = Catalogue.of(ratings)
         alternation = Alternation(ratings, catalogue.mean, self._learn)
-        variances = self._fit_variances(ratings, catalogue)
-        self._train(run, alternation, ratings, catalogue, SWEEPS, variances)
+        self._train(run, alternation, ratings, SWEEPS, self._fit_variances(ratings, catalogue))
 
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
     ) -> None:
         """Alternate again from the old biases; the mean and the parameters of the variances stay."""
-        old, catalogue = self._learned(self.learned), self.catalogue.extend(ratings)
+        old = self._learned(self.learned)
+        self._catalogue = catalogue = self.catalogue.extend(ratings)
         alternation = Alternation(ratings, catalogue.mean, self._learn)
         alternation.b[: len(old.user_biases)] = old.user_biases
         alternation.c[: len(old.item_biases)] = old.item_biases
@@ -103,7 +103,7 @@ class BiasOnly(RatingAlgorithm):
         alternation.variances[1:] = alternation.variances[0] / penalties
         n = SWEEPS if epochs is None else epochs
         variances = old.variances or self._fit_variances(ratings, catalogue)
-        self._train(run, alternation, ratings, catalogue, n, variances)
+        self._train(run, alternation, ratings, n, variances)
 
     def _update_rows(
         self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
@@ -129,13 +129,7 @@ class BiasOnly(RatingAlgorithm):
         self.learned = replace(self.learned, spread=spread)
 
     def _train(
-        self,
-        run: FitRun,
-        alternation: Alternation,
-        ratings: Ratings,
-        catalogue: Catalogue,
-        n: int,
-        variances: Variances,
+        self, run: FitRun, alternation: Alternation, ratings: Ratings, n: int, variances: Variances
     ) -> None:
         """Run ``n`` sweeps of ``alternation``, and set what they learned."""
         self._sweep(run, alternation, n, ratings)
@@ -143,7 +137,6 @@ class BiasOnly(RatingAlgorithm):
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
         for side, counts in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
             side[counts == 0] = mean_row(side, counts > 0)
-        self._catalogue = catalogue
         self.learned = Biases(b, c, np.array(alternation.penalties), spread, variances)
 
     @property

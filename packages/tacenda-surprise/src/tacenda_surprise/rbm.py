@@ -88,7 +88,8 @@ class RBM(RatingAlgorithm):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        settings, catalogue = self.settings, Catalogue.of(ratings)
+        settings = self.settings
+        self._catalogue = catalogue = Catalogue.of(ratings)
         scale = Scale.of(catalogue, ratings)
         epochs, validated = settings.n_epochs, None
         task = Task(
@@ -105,7 +106,7 @@ class RBM(RatingAlgorithm):
             run = run.stage(first=False)
         if validated is None or settings.refit:
             machine, history = train(task, run, epochs, self._identity)
-        self._finish(machine, history, catalogue, ratings, validated)
+        self._finish(machine, history, ratings, validated)
 
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
@@ -117,12 +118,12 @@ class RBM(RatingAlgorithm):
         is a quarter of the epochs of the settings.
         """
         start, planned = self._learned(self.learned), self.settings.n_epochs
-        catalogue = self.catalogue.extend(ratings)
+        self._catalogue = catalogue = self.catalogue.extend(ratings)
         n = max(planned // 4, 1) if epochs is None else epochs
         scale, passed = Scale.about(start.levels, catalogue), max(planned - n, 0)
         task = Task(self.settings, self._seed, scale, ratings, known, start=start, passed=passed)
         machine, history = train(task, run, n, self._identity)
-        self._finish(machine, history, catalogue, ratings)
+        self._finish(machine, history, ratings)
 
     def _update_rows(
         self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
@@ -157,18 +158,12 @@ class RBM(RatingAlgorithm):
         self._catalogue, self.learned = catalogue, machine
 
     def _finish(
-        self,
-        machine: Machine,
-        history: History,
-        catalogue: Catalogue,
-        ratings: Ratings,
-        validated: History | None = None,
+        self, machine: Machine, history: History, ratings: Ratings, validated: History | None = None
     ) -> None:
         """Set what the fit learned; ``validated`` is the history of a fit that held ratings out."""
         # A first fit that is not repeated has the penalty of fewer ratings than there are.
         penalty = np.float64(self.settings.penalty_for(ratings))
-        self._catalogue, self.history = catalogue, history
-        self.learned = replace(machine, penalty=penalty)
+        self.learned, self.history = replace(machine, penalty=penalty), history
         self._report(validated)
 
     # -- predicting --------------------------------------------------------------------------------
