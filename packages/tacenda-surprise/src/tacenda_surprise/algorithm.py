@@ -70,10 +70,7 @@ class SeededSettings(RatingSettings):
     """Options of algorithms whose fits draw random numbers."""
 
     random_state: int | np.random.RandomState | None = option(
-        None,
-        "seed or NumPy `RandomState`; None: NumPy's global state",
-        at_least=0,
-        last=True,
+        None, "seed or NumPy `RandomState`; None: NumPy's global state", at_least=0, last=True
     )
 
 

@@ -252,10 +252,7 @@ class Alternation(Trainer):
 
 
 def alternate(
-    ratings: Ratings,
-    mean: float,
-    sweeps: int = SWEEPS,
-    learn: tuple[bool, bool] = (True, True),
+    ratings: Ratings, mean: float, sweeps: int = SWEEPS, learn: tuple[bool, bool] = (True, True)
 ) -> Alternation:
     """Fit the biases of ``ratings`` about ``mean`` by this many ``sweeps``; see `Alternation`."""
     alternation = Alternation(ratings, mean, learn)

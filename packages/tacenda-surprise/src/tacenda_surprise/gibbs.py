@@ -103,9 +103,7 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
         at_least=0,
     )
     burn_in: int | None = option(
-        None,
-        "sweeps before the first sample; None: half of n_samples, at most 150",
-        at_least=0,
+        None, "sweeps before the first sample; None: half of n_samples, at most 150", at_least=0
     )
     n_samples: int | None = option(
         None,

@@ -78,9 +78,8 @@ class ImplicitMF(RatingAlgorithm):
         return True
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        self._train(
-            run, self._start(ratings, self.settings.reg_all), ratings, self.settings.n_epochs
-        )
+        trained = self._start(ratings, self.settings.reg_all)
+        self._train(run, trained, ratings, self.settings.n_epochs)
 
     def _resume_fit(
         self, run: FitRun, ratings: Ratings, known: Identities | None, epochs: int | None
@@ -102,15 +101,8 @@ class ImplicitMF(RatingAlgorithm):
         )
 
     def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:
-        settings = self.settings
-        return Choosing.of(
-            Identities.of(ratings),
-            ratings.n_items,
-            settings.n_factors,
-            settings.confidence,
-            penalty,
-            self._seed,
-        )
+        s, pairs = self.settings, Identities.of(ratings)
+        return Choosing.of(pairs, ratings.n_items, s.n_factors, s.confidence, penalty, self._seed)
 
     def _train(self, run: FitRun, trained: Choosing, ratings: Ratings, n: int) -> None:
         """Run ``n`` sweeps, and set what they learned."""

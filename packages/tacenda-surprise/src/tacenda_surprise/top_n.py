@@ -75,12 +75,7 @@ class Choosing(Trainer):
     """
 
     def __init__(
-        self,
-        seen: Identities,
-        n_items: int,
-        width: int,
-        weights: tuple[float, float],
-        seed: int,
+        self, seen: Identities, n_items: int, width: int, weights: tuple[float, float], seed: int
     ) -> None:
         width, self.weights = min(width, n_items, max(seen.n_users, 1)), weights
         rng = np.random.default_rng(seed)

@@ -96,11 +96,7 @@ class FitData(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        data: Any,
-        scale: tuple[float, float] | None = None,
-        *,
-        takes_ratings: bool = True,
+        cls, data: Any, scale: tuple[float, float] | None = None, *, takes_ratings: bool = True
     ) -> FitData:
         """Read ratings of any kind that `RatingAlgorithm.fit` takes; ``scale`` is for those that have none.
 
@@ -400,17 +396,11 @@ class SideInfo:
         Raises DataError for unusable pairs; warns of pairs that are left out.
         """
         ratings, users = data.ratings, dict(data.users)
-        item_ids = numbers((item for _, item in self.pairs), data.items)
-        known = item_ids >= 0
-        user_ids = np.array(
-            [
-                users.setdefault(user, len(users)) if is_known else -1
-                for (user, _), is_known in zip(self.pairs, known.tolist(), strict=True)
-            ],
-            np.int64,
-        )
-        found = Identities.from_pairs(user_ids[known], item_ids[known], len(users), len(data.items))
-        seen, rated = Identities.of(ratings, found), len(Identities.of(ratings).item_ids)
+        pairs = [(user, item) for user, item in self.pairs if item in data.items]
+        user_ids = np.array([users.setdefault(user, len(users)) for user, _ in pairs], np.int64)
+        item_ids = numbers([item for _, item in pairs], data.items)
+        found = Identities.from_pairs(user_ids, item_ids, len(users), len(data.items))
+        seen, rated = Identities.of(ratings, found), len(ratings)
         n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
         # An anti-testset contains nearly all pairs.
         if n > max(_MAX_DENSITY * possible, _MIN_PAIRS):
@@ -418,9 +408,9 @@ class SideInfo:
                 f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
                 "those that are known to be rated, not an anti-testset"
             )
-        if not known.all():
+        if len(pairs) < len(self):
             warnings.warn(
-                f"{int((~known).sum())} identities are of items that nobody has rated in the trainset; left out",
+                f"{len(self) - len(pairs)} identities are of items that nobody has rated in the trainset; left out",
                 stacklevel=3,
             )
         new_users = list(users)[len(data.users) :]
