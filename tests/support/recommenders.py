@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from surprise import AlgoBase, Trainset, dump
-from surprise.model_selection import cross_validate, train_test_split
+from surprise.model_selection import cross_validate
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import RatingAlgorithm
@@ -19,15 +18,8 @@ from tacenda_surprise.testing import check_recommender, make_dataset, small_data
 Testset = list[tuple[Any, Any, Any]]
 
 
-@cache
-def parts() -> tuple[Trainset, Testset]:
-    """Four fifths of `small_dataset` to train, the rest to test."""
-    trainset, testset = train_test_split(small_dataset(), test_size=0.2, random_state=0)
-    return trainset, testset
-
-
 class AlgorithmTests:
-    """Inherit, and define ``make_model(**options)``.
+    """Inherit, and define ``make_model(**options)``; ``trainset`` and ``testset`` are fixtures of the package's tests.
 
     Attributes
     ----------
@@ -51,23 +43,6 @@ class AlgorithmTests:
         """The same without the options that it does not have."""
         known = inspect.signature(type(self.make_model())).parameters
         return self.make_model(**{name: options[name] for name in options if name in known})
-
-    @pytest.fixture
-    def parts(self) -> tuple[Trainset, Testset]:
-        """Four fifths of some ratings to train, the rest to test."""
-        return parts()
-
-    @pytest.fixture
-    def trainset(self, parts: Any) -> Trainset:
-        """To fit to."""
-        return parts[0]
-
-    @pytest.fixture
-    def testset(self, parts: Any) -> Testset:
-        """With an unknown user, an unknown item, and both."""
-        (user, item, _), *_ = parts[1]
-        more = [("nobody", item, 3.0), (user, "nothing", 3.0), ("nobody", "nothing", 2.0)]
-        return [*parts[1], *more]
 
     @pytest.fixture
     def algo(self, trainset: Trainset) -> Any:
