@@ -134,6 +134,15 @@ def test_levels_are_those_that_occur():
     assert Ratings.from_triples(TRIPLES).levels.tolist() == [1, 3, 4, 5]
 
 
+def test_standardized_ratings_have_unit_deviation_and_equal_ones_a_quarter_of_the_scale():
+    r = Ratings.from_triples(TRIPLES)
+    assert r.std == pytest.approx(np.std([3, 5, 1, 4]))
+    standard = r.standardize(r.mean, r.std)
+    assert (standard.mean, standard.std) == pytest.approx((0, 1), abs=1e-6)
+    assert standard.scale == pytest.approx(((1 - r.mean) / r.std, (5 - r.mean) / r.std), abs=1e-3)
+    assert Ratings.from_triples([("a", "x", 3.0), ("b", "x", 3.0)], scale=(1, 5)).std == 1.0
+
+
 def test_an_empty_part_keeps_users_items_and_scale():
     r = Ratings.from_triples(TRIPLES)
     part = r.select(np.zeros(4, bool))
