@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from surprise import accuracy
+from surprise.model_selection import train_test_split
 
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings
@@ -15,7 +17,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
 )
-from tacenda_surprise.testing import make_dataset
+from tacenda_surprise.testing import make_dataset, small_dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 12, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 20, "random_state": 0}
@@ -146,3 +148,22 @@ def test_it_goes_on_after_loading(make, trainset, testset, tmp_path):
     assert again.partial_fit(more).test(testset) == algo.partial_fit(more).test(testset)
     again.save(tmp_path / "algo")
     assert type(algo).load(tmp_path / "algo").test(testset) == again.test(testset)
+
+
+def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
+    trainset, testset = train_test_split(small_dataset(), test_size=0.2, random_state=0)
+    rows = [
+        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
+    ]
+    late = [row for k, row in enumerate(rows) if k % 3 == 0 or row[0] in ("user 5", "user 6")]
+    early = [row for row in rows if row not in late]
+
+    def rmse(algo):
+        return accuracy.rmse(algo.test(testset), verbose=False)
+
+    algo = make().fit(trainset_of(*early))
+    before = rmse(algo)
+    algo.partial_fit(trainset_of(*late))
+    assert algo.trainset.n_ratings == trainset.n_ratings
+    assert rmse(algo) < before
+    assert rmse(algo) < rmse(make().fit(trainset)) + 0.1

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,3 +75,13 @@ def test_symmetric_powers_and_clipping(seed, n):
         np.linalg.eigvalsh(clipped), np.clip(values, 0.2, 0.6), atol=1e-12 * scale
     )
     np.testing.assert_allclose(symmetrize(half), (half + half.T) / 2)
+
+
+@settings(max_examples=30)
+@given(seeds, sizes, st.floats(0, 0.99))
+def test_stein_solution_is_scipys_for_lyapunov(seed, n, radius):
+    A, half = random_matrix(seed, n, radius), random_matrix(seed + 1, n, 1.0)
+    W = half @ half.T
+    expected = scipy.linalg.solve_discrete_lyapunov(A, W)
+    found = SteinSolver(A, A.T).solve(W)
+    np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected).max())

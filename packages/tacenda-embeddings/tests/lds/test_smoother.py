@@ -134,3 +134,15 @@ def test_nothing_at_all(case):
     assert case.messages([]) == []
     for parts in case.messages([np.empty(0, int)] * 2):
         assert parts.own.shape == parts.past.shape == parts.future.shape == (0, 4)
+
+
+def test_modal_and_dense_recurrence_agree(oracles, parameters_of, messages_of, monkeypatch):
+    modal = Case(oracles, parameters_of, messages_of)
+    monkeypatch.setattr(smoother, "MAXIMUM_CONDITION", 0.0)
+    dense = Case(oracles, parameters_of, messages_of)
+    assert not np.array_equal(modal.smoother._forward.basis, np.eye(4))
+    np.testing.assert_array_equal(dense.smoother._forward.basis, np.eye(4))
+    for part, other in zip(
+        modal.messages(modal.sentences), dense.messages(dense.sentences), strict=True
+    ):
+        assert_close(sum(part), sum(other), 3e-6)

@@ -152,3 +152,13 @@ def test_basis_has_no_room_for_the_mean_or_for_rounding(V, oracles):
 def test_basis_is_no_wider_than_what_the_factors_span(factors, system):
     """Of exactly 3 states C spans all there is, to the left and, here with P C^T, to the right."""
     assert find_basis(factors, system.m, 50).shape == (9, 3)
+
+
+def test_identification_reaches_the_true_likelihood(
+    factors, moments, system, oracles, parameters_of
+):
+    more = oracles.DenseMoments(oracles.model_moments(system, 10), system.m)
+    truth = run_e_step(parameters_of(system), more, 10)
+    found = run_e_step(identify(factors, moments), more, 10)
+    assert truth.likelihood_gain > 0.05
+    assert found.likelihood_gain == pytest.approx(truth.likelihood_gain, abs=1e-4)

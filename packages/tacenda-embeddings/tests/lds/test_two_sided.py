@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.smoother import build_two_sided
+from tacenda_embeddings.lds.smoother import build_two_sided, solve_steady_state
 
 
 def scan(M, u):
@@ -102,3 +102,11 @@ def test_output_coordinates_whiten_the_posterior_means(model, rng, oracles):
     root = oracles.symmetric_root(M, -0.5)
     for part, other in zip(plain, turned, strict=True):
         np.testing.assert_allclose(other, part @ root, atol=1e-9)
+
+
+def test_backward_and_forward_recursions_are_adjoint(model):
+    """F' = Sigma_s J^T Sigma_s^-1: they fade at the same rate."""
+    system, parameters, scale = model
+    matrices, state = build_two_sided(parameters, scale, system.m), solve_steady_state(parameters)
+    expected = state.Sigma_s @ state.J.T @ np.linalg.inv(state.Sigma_s)
+    np.testing.assert_allclose(matrices.forward, expected, atol=1e-9)

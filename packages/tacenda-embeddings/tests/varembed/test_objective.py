@@ -100,3 +100,42 @@ def test_sampled_gradient_approaches_the_exact_one():
         found = gradient(lambda x, w=noise, e=log_expected: sampled(x, V, b, targets, w, e))
         errors.append(np.abs(found - exact).max())
     assert errors[1] < 0.03 < 0.1 < errors[0]
+
+
+def test_the_bound_lies_below_the_likelihood_that_enumeration_gives():
+    """Two words of three bits: log P(x) of eq 10 by summing over all 64 values of b (no LSTM: h_t = b_{x_t}).
+
+    With the likelihood's expectation taken exactly, log P(x) - L is the divergence from the true posterior.
+    """
+    rng = np.random.default_rng(0)
+    n_words, width = 2, 3
+    x = [0, 1, 1, 0, 1]
+    V = rng.standard_normal((n_words, width))
+    s = rng.standard_normal((n_words, width))
+    bits = np.array(list(itertools.product([0.0, 1.0], repeat=n_words * width)))
+    b = bits.reshape(-1, n_words, width)
+
+    def log_bernoulli(logits):
+        return -(np.logaddexp(0, -logits) * b + np.logaddexp(0, logits) * (1 - b)).sum((1, 2))
+
+    def log_likelihood(values):
+        """log P(x | b) (eq 8), b (any, words, width)."""
+        scores = np.einsum("nwd,vd->nwv", values, V)
+        log_p = scores - np.logaddexp.reduce(scores, axis=2, keepdims=True)
+        return sum(log_p[:, a, c] for a, c in itertools.pairwise(x))
+
+    evidence = np.logaddexp.reduce(log_likelihood(b) + log_bernoulli(s))
+    posterior = log_likelihood(b) + log_bernoulli(s) - evidence
+    for scale in (0.0, 0.3, 3.0):
+        g = s + scale * rng.standard_normal(s.shape)
+        log_q = log_bernoulli(g)
+        q = np.exp(log_q)
+        assert_allclose(q.sum(), 1)
+        kl = float(bernoulli_kl(torch.from_numpy(g), torch.from_numpy(s)).sum())
+        assert_allclose(kl, (q * (log_q - log_bernoulli(s))).sum(), rtol=1e-10, atol=1e-12)
+        bound = (q * log_likelihood(b)).sum() - kl
+        assert bound < evidence
+        assert_allclose(evidence - bound, (q * (log_q - posterior)).sum(), rtol=1e-9)
+        # the point estimate of eq 19 puts the expectation inside a concave function: it can only be higher
+        gamma = 1 / (1 + np.exp(-g))
+        assert log_likelihood(gamma[None])[0] >= (q * log_likelihood(b)).sum()

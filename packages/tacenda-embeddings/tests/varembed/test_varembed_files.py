@@ -125,3 +125,11 @@ def test_start_by_word2vec(corpus):
     pytest.importorskip("gensim", reason="start='word2vec' needs gensim")
     model = VarEmbed(**TINY, start="word2vec").fit(corpus)
     assert np.isfinite(model.vectors(corpus.vocabulary.words)).all()
+
+
+def test_gensim_reads_the_exported_file(varembed, tmp_path):
+    models = pytest.importorskip("gensim.models", reason="reads the file with gensim")
+    varembed.save_word2vec(tmp_path / "v.txt")
+    found = models.KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
+    word = varembed.vocabulary.words[9]
+    assert_allclose(found[word], varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-6)

@@ -451,3 +451,19 @@ def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributio
     totals = np.exp(model.log_probs(rows)).sum(axis=1)
     sums = model.table.sums()
     assert (sums.low, sums.high) == pytest.approx((totals.min(), totals.max()), abs=1e-5)
+
+
+def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):
+    model.to_arpa(tmp_path / "m.arpa")
+    theirs = kenlm.Model(str(tmp_path / "m.arpa"))
+    a, b = kenlm.State(), kenlm.State()
+    ours, next_ = State(), State()
+    theirs.BeginSentenceWrite(a)
+    model.BeginSentenceWrite(ours)
+    for word in ["the", "cat", "never", "sat", "on", "<unk>", "mat", "</s>"]:
+        expected = theirs.BaseFullScore(a, word, b)
+        found = model.BaseFullScore(ours, word, next_)
+        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
+        assert found.ngram_length == expected.ngram_length
+        assert found.oov == expected.oov
+        a, b, ours, next_ = b, a, next_, ours

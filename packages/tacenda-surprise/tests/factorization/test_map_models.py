@@ -248,3 +248,20 @@ def test_what_has_no_ratings_stays_where_it_began(parts):
     for table in (0, 1):
         np.testing.assert_array_equal(spy.tables[0][table][:6], spy.tables[-1][table][:6])
         assert np.abs(spy.tables[0][table][6:] - spy.tables[-1][table][6:]).max() > 0
+
+
+@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
+@pytest.mark.parametrize("factor", [20.0, 0.01])
+def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
+    train, test = parts
+    ends = np.array(train.scale) * factor + [-1e-3, 1e-3]
+    scaled = changed(train, values=train.values * factor, scale=tuple(ends.tolist()))
+    model = model_class(n_factors=8, n_epochs=30, random_state=0).fit(train)
+    other = model_class(n_factors=8, n_epochs=30, random_state=0).fit(scaled)
+    expected = model.score_pairs(test.user_ids, test.item_ids) * factor
+    np.testing.assert_allclose(
+        other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
+    )
+    assert other.deviations(np.array([0]), np.array([0]))[0] == pytest.approx(
+        factor * model.deviations(np.array([0]), np.array([0]))[0], rel=0.02
+    )

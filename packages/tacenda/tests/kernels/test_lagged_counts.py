@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -138,3 +139,13 @@ def test_bad_parts_are_a_clear_error():
     ):
         with pytest.raises(KernelError, match=message):
             merge_counts(parts, 5)
+
+
+def test_threads_do_not_disturb_each_other():
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(0, 300, 20_000).astype(np.int32) for _ in range(8)]
+    alone = [lagged_counts(s, 4, 300) for s in ids]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda s: lagged_counts(s, 4, 300), ids))
+    for a, b in zip(alone, together, strict=True):
+        assert_same(a, b)

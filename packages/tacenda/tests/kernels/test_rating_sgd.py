@@ -1,5 +1,6 @@
 """Epochs of SGD: their equations, order and errors; scores of pairs."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -243,3 +244,13 @@ def test_every_order_of_a_users_ratings_is_as_likely(over):
     _, counts = np.unique([order(4, *pair) for pair in pairs], axis=0, return_counts=True)
     assert len(counts) == 24
     assert chisquare(counts).pvalue > 1e-6
+
+
+def test_several_at_once_give_the_same_bits_as_one():
+    args = [problem(30, 40, factors=17, seed=3) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda a: run(*a, (0.05, 0.05, 0.5)), args))
+    for errors, tables in results[1:]:
+        np.testing.assert_array_equal(errors, results[0][0])
+        for one, other in zip(tables, results[0][1], strict=True):
+            np.testing.assert_array_equal(one, other)
