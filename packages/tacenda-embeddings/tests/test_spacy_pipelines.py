@@ -387,6 +387,17 @@ def test_spacy_pretrains_the_layers_of_a_written_configuration(lds, corpus, writ
     assert spacy_train(config, corpus, tmp_path / "trained")("dogs saw Kim")[0].tag_
 
 
+@pytest.mark.parametrize(("name", "exclusive"), [("textcat", True), ("textcat_multilabel", False)])
+def test_text_categorizers_pool_the_vectors_of_a_text(lds, name, exclusive):
+    nlp = spacy.util.load_model_from_config(pipeline_config([name], lds))
+    doc = nlp.make_doc("dogs saw Kim")
+    example = Example.from_dict(doc, {"cats": {"a": 0.0, "b": 1.0, "c": 0.0}})
+    nlp.initialize(lambda: [example])
+    scores = nlp("dogs saw Kim").cats
+    assert set(scores) == {"a", "b", "c"}
+    assert (sum(scores.values()) == pytest.approx(1, abs=1e-5)) == exclusive
+
+
 def test_a_trained_pipeline_is_evaluated_timed_packaged_and_assembled(lds, corpus, tmp_path):
     config = pipeline_config(["tagger", "textcat"], lds)
     nlp = spacy_train(config, corpus, tmp_path / "all")
