@@ -32,7 +32,7 @@ from tacenda_embeddings.spacy.configuration import pipeline_config
 LDS, WORDS = "en-lds-small", "en-words-small"
 N_DEV, N_TEST, EPOCHS, EVERY = 500, 1000, 30, 3
 BAG, ENSEMBLE = "bag of words", "ensemble"
-ROWS = {BAG: False, ENSEMBLE: False, "init-config": True}
+ROWS = {BAG: False, ENSEMBLE: False, "our layers in the ensemble": True, "init-config": True}
 #: What follows our layers: spaCy's ensemble, or the mean or maximum over a text.
 CHOICES: dict[str, dict[str, bool]] = {
     "mean and maximum": {"use_reduce_mean": True, "use_reduce_max": True},
