@@ -256,6 +256,7 @@ def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tm
         ("word\n", "'word' is outside any tree"),
         ("( (NN a b) )\n", "not (TAG word)"),
         ("( (S (NN a) b) )\n", "not (TAG word)"),
+        ("( (S (NN bar) foo baz) )\n", "'foo' is in a bracket that is not (TAG word)"),
         ("( (NN) )\n", "not (TAG word)"),
         ("( (S a (NN b)))\n", "'a' is not the word of a (TAG word) bracket"),
     ],
@@ -269,6 +270,28 @@ def test_a_treebank_without_trees_is_named(tmp_path, written):
         list(treebank.read(tmp_path))
     with pytest.raises(DataError, match="not a valid zip file"):
         list(treebank.read(written("noise", "t.zip")))
+
+
+@pytest.mark.parametrize(
+    ("place", "damage", "cause"),
+    [
+        # the flags of the file, in its own header and in the directory: bit 0 means that it is encrypted
+        ((6, 8), b"\1\0", "cannot be unpacked .*encrypted.*: unpack it yourself"),
+        # the properties of LZMA, of which the first is at most 224
+        ((30 + len("a.mrg") + 4, None), b"\xff", "not a valid zip file"),
+    ],
+)
+def test_a_zip_file_that_cannot_be_unpacked_is_named(tmp_path, place, damage, cause):
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.mrg", "( (NN a) )" * 99)
+    data = bytearray(path.read_bytes())
+    for start, at in zip((0, data.index(b"PK\1\2")), place, strict=True):
+        if at is not None:
+            data[start + at : start + at + len(damage)] = damage
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=rf"t\.zip.*{cause}"):
+        list(treebank.read(path))
 
 
 def test_word_pairs_of_every_layout_are_read(written):

@@ -206,6 +206,20 @@ def test_a_full_disk_later_warns_and_the_old_checkpoint_stays_whole(models, tmp_
     assert CheckpointFolder(tmp_path).read().progress["history"]["steps"] == 3
 
 
+def test_a_checkpoint_stays_whole_when_the_files_of_the_last_cannot_be_removed(
+    tmp_path, monkeypatch
+):
+    def unreadable(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    folder = CheckpointFolder(tmp_path)
+    folder.write(Checkpoint({}, {}, {"x": np.array(1.0)}, None), 0)
+    monkeypatch.setattr(store, "sweep", unreadable)
+    with pytest.raises(FittingError, match="Input/output error"):
+        folder.write(Checkpoint({}, {}, {"x": np.array(2.0)}, None), 0)
+    assert CheckpointFolder(tmp_path).read().state["x"] == 2.0
+
+
 def test_a_file_where_the_folder_should_be_gets_a_clear_error(models, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FittingError, match="cannot save a checkpoint"):

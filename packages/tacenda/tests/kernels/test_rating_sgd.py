@@ -237,6 +237,17 @@ def test_scores_of_what_is_unknown_are_made_of_the_rest(backend):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 64, np.int64(-1)])
+def test_a_seed_counts_modulo_two_to_the_64(seed):
+    offsets, ids, values, tables = problem()
+    with kernels.use("cpu"):
+        errors = [
+            run(offsets, ids, values, copied(tables), (0.1, 0.1, 0.1), seed=each)[0]
+            for each in (seed, int(seed) % (1 << 64))
+        ]
+    np.testing.assert_array_equal(*errors)
+
+
 @pytest.mark.parametrize("over", ["users", "seeds"])
 def test_every_order_of_a_users_ratings_is_as_likely(over):
     """Chi-square over the 24 orders of four ratings, which a right shuffle fails for one in a million seeds."""

@@ -6,6 +6,7 @@ file, a folder, or a zip file such as NLTK's ``treebank.zip``; in a folder or zi
 ``combined`` are read in the order of their names.
 """
 
+import lzma
 import re
 import zipfile
 import zlib
@@ -44,6 +45,7 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
     tags: list[str] = []
     depth, number = 0, 0
     cells: list[str] = []  # atoms since the bracket that was opened last
+    before = ""  # the token before
     for number, line in lines:
         for token in _TOKEN.findall(line):
             if token == "(":
@@ -55,6 +57,10 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
             elif token != ")":
                 if not depth:
                     raise DataError(f"{name}, line {number}: {token!r} is outside any tree")
+                if before == ")":
+                    raise DataError(
+                        f"{name}, line {number}: {token!r} is in a bracket that is not (TAG word)"
+                    )
                 cells = [*cells[:2], token]
             else:
                 if not depth or len(cells) in {1, 3}:
@@ -71,6 +77,7 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
                 if not depth and words:
                     yield TaggedSentence(tuple(words), tuple(tags))
                     words, tags = [], []
+            before = token
     if depth:
         raise DataError(f"{name}, line {number}: the file ends inside a tree ({depth} ) missing)")
 
@@ -112,5 +119,7 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
         raise DataError(f"{path} does not exist: check the name") from error
     except CorpusError as error:
         raise DataError(str(error)) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+    except RuntimeError as error:  # a password, or a compression that Python lacks
+        raise DataError(f"{path} cannot be unpacked ({error}): unpack it yourself") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         raise DataError(f"{path} is not a valid zip file ({error}): obtain it again") from error

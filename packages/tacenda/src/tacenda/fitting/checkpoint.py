@@ -111,8 +111,8 @@ class CheckpointFolder:
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
         """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
 
-        Raises FittingError if the folder cannot be written, or another fit keeps it; the previous checkpoint is then
-        whole.
+        Raises FittingError if the folder cannot be written, or another fit keeps it; the last one that was saved is
+        then whole.
         """
         self._fresh.clear()
         try:
@@ -131,6 +131,7 @@ class CheckpointFolder:
             }
             # the commit point: before it the old checkpoint is whole, after it the new one
             store.write_file(self.manifest, json.dumps(manifest, indent=1).encode())
+            self._fresh.clear()
             keep = {entry["name"] for entry in files.values()}
             store.sweep(self.folder, keep, _ARRAY_FILE.fullmatch)
         except OSError as error:
@@ -139,7 +140,7 @@ class CheckpointFolder:
                 store.remove(path)
             raise FittingError(
                 f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; "
-                "free or choose another folder (the checkpoint before it, if any, is whole)"
+                "free or choose another folder (the last one that was saved, if any, is whole)"
             ) from error
 
     def read(self) -> Checkpoint:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -54,5 +54,6 @@ def over_ranges(
     try:
         work_on_remaining()
     finally:
-        for other in others:
-            other.result()
+        wait(others)  # each of them, as they write into arrays of the caller
+    for other in others:
+        other.result()

@@ -182,7 +182,7 @@ def rating_sgd(ratings, users, tables, mean, rates, penalties, seed, sides):
     known = sides if sides is not None else Identities(ratings.offsets, ratings.item_ids)
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     errors = _visit_users(
-        tuple(ratings), users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed),
+        tuple(ratings), users, tuple(tables), np.float32(mean), *numbers, np.uint64(int(seed) % (1 << 64)),
         (sides is not None, *known),
     )  # fmt: skip
     return errors, tables

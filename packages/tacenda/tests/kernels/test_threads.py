@@ -1,0 +1,24 @@
+"""Threads that share work: when an error of one is raised."""
+
+import threading
+
+import pytest
+
+from tacenda.kernels.machinery.threads import over_ranges
+
+
+def test_an_error_is_raised_only_when_the_other_threads_have_ended():
+    all_began, others, ended = threading.Barrier(3), threading.Semaphore(1), []
+    gone = threading.Event()  # set by nobody: the other thread works for a while
+
+    def work(first, last):
+        all_began.wait(60)
+        if threading.current_thread() is not threading.main_thread():
+            if others.acquire(blocking=False):
+                raise ValueError("of a thread")
+            gone.wait(0.3)
+        ended.append(first)
+
+    with pytest.raises(ValueError, match="of a thread"):
+        over_ranges(work, [(0, 1), (1, 2), (2, 3)], 3)
+    assert len(ended) == 2
