@@ -106,11 +106,21 @@ def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice(install
 
 
 def test_another_object_cannot_be_registered_for_the_distribution_that_installs_the_name(install):
-    install(FakeDistribution("Some.Dist", [embedder("lds", object, "their.module:LDS")]))
+    install(FakeDistribution("Some.Dist", [embedder("lds", model, "their.module:LDS")]))
     with pytest.raises(
         PluginError, match=r"Some.Dist installs another 'lds' .* from their.module:LDS: leave out"
     ):
         plugins.register("embedders", "lds", object(), distribution="some-dist")
+
+
+def test_that_the_installed_one_cannot_be_imported_is_said_to_who_registers_another(install):
+    load = raising(ImportError("no torch"))
+    install(FakeDistribution("dist", [embedder("lds", load, "their.module:LDS")]))
+    with pytest.raises(
+        PluginError,
+        match=r"from their.module:LDS, which cannot be loaded \(.*no torch\): repair it",
+    ):
+        plugins.register("embedders", "lds", object(), distribution="dist")
 
 
 def test_registering_what_the_distribution_installs_itself_changes_nothing(install):
@@ -293,6 +303,26 @@ def test_unreadable_metadata_of_one_distribution_hide_no_other(install, caplog):
     install(torn, FakeDistribution(None), FakeDistribution("good", [embedder("x", model)]))
     assert [r.name for r in plugins.available()] == ["x"]
     assert "torn 1.0 is damaged" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("metadata_of_first", "listed"), [("Name: My.Dist\nVersion: 2.0\n", []), (None, ["x"])]
+)
+def test_a_distribution_without_plugins_hides_a_later_one_of_its_name_unless_it_is_a_remnant(
+    monkeypatch, tmp_path, metadata_of_first, listed
+):
+    first, second = tmp_path / "a" / "my_dist-2.0.dist-info", tmp_path / "b/my_dist-1.0.dist-info"
+    for folder in (first, second):
+        folder.mkdir(parents=True)
+    if metadata_of_first:
+        (first / "METADATA").write_text(metadata_of_first)
+    (second / "METADATA").write_text("Name: my-dist\nVersion: 1.0\n")
+    (second / "entry_points.txt").write_text("[tacenda.embedders]\nx = module:X\n")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "a"), str(tmp_path / "b")])
+    plugins.refresh()
+    assert [r.name for r in plugins.available("embedders") if r.target == "module:X"] == listed
+    monkeypatch.undo()
+    plugins.refresh()
 
 
 def test_other_groups_are_not_ours(install):

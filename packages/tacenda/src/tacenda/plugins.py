@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from functools import cache
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -241,9 +241,12 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     # loaded again, as the module may have been reloaded since
     outcome = None if claim is None else _load(claim)
     if outcome is not None and outcome[1] is not obj:
+        found, advice = outcome[0], "leave out register to use that one"
+        if found.cause is not None:
+            advice = f"that one cannot be loaded ({describe(found.cause)}), so repair it"
         raise PluginError(
-            f"{outcome[0].distribution} installs another {name!r} under tacenda.{kind}, from {outcome[0].target}: "
-            "leave out register to use that one, or uninstall it to try yours"
+            f"{found.distribution} installs another {name!r} under tacenda.{kind}, from {found.target}: "
+            f"{advice}, or uninstall it to try yours"
         )
     global generation
     with _lock:
@@ -374,8 +377,11 @@ def _read_all() -> _Installed:
     records: dict[str, list[PluginRecord]] = {}
     found: dict[str, str] = {}
     torn: list[str] = []
+    others: dict[str, list[Distribution]] = {}  # without plugins, by the names of their folders
     for dist in importlib.metadata.distributions():
         damage: list[str] = []
+        # NAME-VERSION.dist-info, which no public attribute tells
+        folder = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
         try:
             text = dist.read_text(_FILE) or ""
         except UnicodeDecodeError as error:
@@ -386,19 +392,15 @@ def _read_all() -> _Installed:
             damage.append(f"{_FILE} cannot be read ({describe(error)})")
         # a file that begins with no [group] may be ours too
         if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
+            others.setdefault(canonical(folder[0]), []).append(dist)
             continue
-        try:
-            # ``dist.metadata`` would parse the README below the headers too
-            metadata = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
-            headers = HeaderParser().parsestr(metadata.partition("\n\n")[0])
-            name, version = str(headers["Name"] or ""), str(headers["Version"] or "")
-        except Exception:
-            name = ""
+        name, version = _read_headers(dist)
         sound = bool(name)
+        if sound and any(_read_headers(each)[0] for each in others.get(canonical(name), ())):
+            continue
         if not sound:
             damage.append("its METADATA is missing or cannot be read")
-            # a folder NAME-VERSION.dist-info, which no public attribute tells
-            name, _, version = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
+            name, _, version = folder
         own: list[PluginRecord] = []
         for group, point, target in _parse(text, damage):
             kind = group.removeprefix("tacenda.")
@@ -423,6 +425,17 @@ def _read_all() -> _Installed:
             records.setdefault(canonical(name), own)
     together = tuple(chain.from_iterable(records.values()))
     return _Installed(together, found, tuple(dict.fromkeys(torn)))
+
+
+def _read_headers(dist: Distribution) -> tuple[str, str]:
+    """Return name and version of a distribution; the name is "" if they cannot be read."""
+    try:
+        # ``dist.metadata`` would parse the README below the headers too
+        metadata = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+        headers = HeaderParser().parsestr(metadata.partition("\n\n")[0])
+        return str(headers["Name"] or ""), str(headers["Version"] or "")
+    except Exception:
+        return "", ""
 
 
 def _parse(text: str, damage: list[str]) -> Iterator[tuple[str, str, str]]:

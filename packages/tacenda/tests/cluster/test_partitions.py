@@ -91,6 +91,10 @@ def test_an_error_names_the_file_and_where_reading_began():
     address = put("memory://bad.txt", b"good\n" * 10 + b"b\xffd\n")
     with pytest.raises(CorpusError, match=r"bad.txt from byte \d+ on is not utf-8 at line"):
         lines_of(partitions(address, 20))
+    data = b"good\n" * 10 + b"b\xffd\n"
+    for n_bytes in (5, 7, 20, 99):
+        with pytest.raises(CorpusError, match=rf"byte offset {data.index(0xFF)} \(0xff"):
+            lines_of(partitions(address, n_bytes))
     marked = put("memory://marked.txt", b"a </s> b\n")
     with pytest.raises(CorpusError, match=r"marked.txt, line 1: </s>"):
         lines_of(partitions(marked, 20), marks="refuse")
@@ -119,6 +123,15 @@ def test_what_cannot_be_read_is_a_clear_error(tmp_path):
         partitions("nonsense://x", 10)
     with pytest.raises(CorpusError, match="unknown encoding"):
         partitions(put("memory://x", b"a"), 10, "no-such-encoding")
+    with pytest.raises(CorpusError, match=r"encoding is 'a\\x00b': embedded null character"):
+        partitions(put("memory://x", b"a"), 10, "a\0b")
+
+
+# of ftplib's client, which is closed though it was never opened
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_address_without_a_host_is_a_clear_error():
+    with pytest.raises(CorpusError, match="cannot read ftp:///x"):
+        partitions("ftp:///x", 80)
 
 
 def test_a_file_system_whose_package_is_missing_is_named(monkeypatch):

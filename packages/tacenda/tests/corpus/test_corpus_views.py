@@ -77,6 +77,19 @@ def test_a_split_parts_the_sentences_in_order(sizes, fraction, seed):
     assert [s.tolist() for s in again] == parts[1]
 
 
+@pytest.mark.parametrize("fraction", [float("nan"), float("inf"), -float("inf"), 1.0])
+def test_a_fraction_that_is_none_is_refused(fraction):
+    with pytest.raises(CorpusError, match=f"a fraction of {fraction} of 3 sentences"):
+        corpus_of([1, 2, 3]).split(fraction)
+
+
+def test_a_negative_seed_or_number_of_words_is_refused():
+    with pytest.raises(CorpusError, match="seed is -1; it must be at least 0"):
+        corpus_of([1, 2, 3]).split(0.5, seed=-1)
+    with pytest.raises(CorpusError, match="n_words is -1; it must be at least 0"):
+        corpus_of([1]).describe(-1)
+
+
 def test_another_seed_gives_another_split():
     corpus = Corpus.from_sentences([[f"w{i}"] for i in range(100)])
     splits = {tuple(corpus.split(0.5, seed)[1].ids.tolist()) for seed in range(4)}

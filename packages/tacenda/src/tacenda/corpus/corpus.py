@@ -427,9 +427,11 @@ class Corpus:
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
         """Return two corpora of whole sentences in order: the rest, and a random ``fraction`` of the sentences.
 
-        Both keep the vocabulary of the whole. Raises CorpusError if either would be empty.
+        Both keep the vocabulary of the whole. Raises CorpusError if either would be empty, or the seed is negative.
         """
-        n_held_out = round(fraction * self.n_sentences)
+        if seed < 0:
+            raise _too_small_error("seed", seed, 0)
+        n_held_out = round(fraction * self.n_sentences) if 0 < fraction < 1 else 0
         if not 0 < n_held_out < self.n_sentences:
             raise CorpusError(
                 f"a fraction of {fraction} of {self.n_sentences} sentences leaves one part empty; "
@@ -471,8 +473,10 @@ class Corpus:
         """Return sizes, the share of tokens outside the vocabulary, and the most frequent words, as JSON values.
 
         The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and the
-        keys of ``origin``.
+        keys of ``origin``. Raises CorpusError if ``n_words`` is negative.
         """
+        if n_words < 0:
+            raise _too_small_error("n_words", n_words, 0)
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())
         counts[self.vocabulary.boundary_id] -= self.n_sentences
@@ -494,8 +498,8 @@ class Corpus:
         )
 
 
-def _too_small_error(name: str, value: int) -> CorpusError:
-    return CorpusError(f"{name} is {value}; it must be at least 1")
+def _too_small_error(name: str, value: int, least: int = 1) -> CorpusError:
+    return CorpusError(f"{name} is {value}; it must be at least {least}")
 
 
 # ---- a corpus in a folder ----

@@ -190,10 +190,11 @@ def decode_blocks(
     errors: str = "strict",
     *,
     longest: int = LONGEST_ROW,
+    first_byte: int = 0,
 ) -> Iterator[list[str]]:
     """Yield lines in blocks as `read_blocks` does, from pieces of bytes of which the last is empty.
 
-    ``name`` is the name of the file in error messages.
+    ``name`` is the name of the file in error messages, and ``first_byte`` where in it the first piece begins.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
@@ -205,7 +206,8 @@ def decode_blocks(
         reason = str(error).partition(";")[0]
         raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
     tail: list[str] = []
-    n_lines = n_bytes = n_tail = 0
+    n_lines = n_tail = 0
+    n_bytes = first_byte
     at_start = True
     for data in chunks:
         state = decoder.getstate()

@@ -13,6 +13,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import fsspec
@@ -75,11 +76,14 @@ class Partition:
         read, or has another size than when the partitions were cut.
         """
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
-        chunks = byte_chunks(self) if self.end is None else self._read_range()
-        blocks = decode_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
+        first, chunks = (0, byte_chunks(self)) if self.end is None else self._read_range()
+        blocks = decode_blocks(
+            chunks, name, encoding, errors, longest=LONGEST_LINE, first_byte=first
+        )
         yield from texts_of(blocks, name, marks, field_of(self.name, text_field))
 
-    def _read_range(self) -> Iterator[bytes]:
+    def _read_range(self) -> tuple[int, Iterator[bytes]]:
+        """Return the place of its first byte in the file, and its bytes in pieces."""
         assert self.end is not None
         try:
             with self.file as file:
@@ -88,13 +92,14 @@ class Partition:
                         f"{self.name} has been written to since its size was looked up: start again when it is whole"
                     )
                 data = read_block(file, self.begin, self.end - self.begin, b"\n")
+                first = file.tell() - len(data)
         except OSError as error:
             raise _read_error(self.name, error) from error
-        if self.begin:
-            yield b"\n"  # an empty line, which is skipped: only the first line of a file may begin with a mark of order
-        for start in range(0, len(data), BLOCK_BYTES):
-            yield data[start : start + BLOCK_BYTES]
-        yield b""
+        pieces = (data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
+        if not self.begin:
+            return first, chain(pieces, [b""])
+        # an empty line, which is skipped: only the first line of a file may begin with a mark of order
+        return first - 1, chain([b"\n"], pieces, [b""])
 
 
 def partitions(
@@ -128,7 +133,7 @@ def _open(address: str, options: dict[str, Any]) -> Sequence[Any]:
         raise ConfigurationError(
             f"{address} cannot be read here: {error}; workers of a cluster need it too"
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # such as ftp:/// without a host
         raise _read_error(address, error) from error
     if not files:
         raise CorpusError(f"no file matches {address}: check the address")
@@ -147,8 +152,10 @@ def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
         raise _read_error(name, error) from error
     try:
         may_cut = codecs.lookup(encoding).name in _DIVISIBLE_ENCODINGS
-    except LookupError as error:
-        raise CorpusError(f"{error}; use e.g. encoding='utf-8'") from error
+    except (LookupError, ValueError) as error:
+        raise CorpusError(
+            f"encoding is {encoding!r}: {error}; use e.g. encoding='utf-8'"
+        ) from error
     size = about.get("size")
     if size is None or not may_cut or start.startswith(COMPRESSED):
         yield Partition(file, name, size)
