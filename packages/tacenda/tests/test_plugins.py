@@ -118,7 +118,7 @@ def test_that_the_installed_one_cannot_be_imported_is_said_to_who_registers_anot
     install(FakeDistribution("dist", [embedder("lds", load, "their.module:LDS")]))
     with pytest.raises(
         PluginError,
-        match=r"from their.module:LDS, which cannot be loaded \(.*no torch\): repair it",
+        match=r"their.module:LDS: that one cannot be loaded \(.*no torch\), so repair it",
     ):
         plugins.register("embedders", "lds", object(), distribution="dist")
 
