@@ -620,8 +620,9 @@ def test_a_stream_takes_any_delimiter_and_several_tables_under_one_header(model)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
     assert all(line.count("|") == 10 for line in lines)
-    with pytest.raises(ConfigurationError, match="delimiter"):
-        surprisal_table(model, "a").write(stream, delimiter="||")
+    for delimiter in ("||", "", "\n", "\r", '"', 5):
+        with pytest.raises(ConfigurationError, match="delimiter"):
+            surprisal_table(model, "a").write(stream, delimiter=delimiter)
 
 
 def test_the_ending_of_a_file_is_what_it_holds(model, tmp_path):
@@ -639,6 +640,8 @@ def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
         surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
     with pytest.raises(DataError, match="5 names no file"):
         surprisal_table(model, "a").write(5)
+    with pytest.raises(DataError, match=r"t\.csv cannot be written: .*'\\ud800'"):
+        surprisal_table(model, "a \ud800").write(tmp_path / "t.csv")
 
 
 def test_without_pandas_there_is_no_frame(model, monkeypatch):

@@ -175,8 +175,15 @@ class SurprisalTable:
         DataError
             The file cannot be written.
         ConfigurationError
-            The delimiter is not one character, or the file name ends like a compressed file or a spreadsheet.
+            The delimiter is not one character, or a quote or line end; or the file name
+            ends like a compressed file or a spreadsheet.
         """
+        if delimiter is not None and (
+            not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'
+        ):
+            raise ConfigurationError(
+                f"delimiter must be one character, no quote or line end, not {delimiter!r}"
+            )
         if not hasattr(target, "write"):
             file = path_of(target, DataError)
             check_ending(file)
@@ -184,17 +191,14 @@ class SurprisalTable:
             try:
                 with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
                     self.write(stream, delimiter=delimiter, header=header)
+            except UnicodeEncodeError as error:
+                raise DataError(
+                    f"{file} cannot be written: {error.object[error.start]!a} is half of a surrogate pair"
+                ) from error
             except OSError as error:
                 raise DataError(f"{file} cannot be written: {error.strerror}") from error
             return
-        try:
-            writer = csv.writer(
-                cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n"
-            )
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"delimiter must be one character, not {delimiter!r}"
-            ) from error
+        writer = csv.writer(cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n")
         if header:
             writer.writerow(self.columns)
         for row in self.rows():
