@@ -67,7 +67,7 @@ _LN2 = math.log(2)
 _DEFAULT_MEASUREMENT = None, "sentence", "refuse", "skip"
 _IMPLAUSIBLE_PERPLEXITY = 1e15  # a uniform guess among so many words would be better
 _MIN_WORDS_TO_WARN = 50  # of a text with many unknown words
-# share of unknown words, above that of the training text, from which a warning is given
+# a warning is given if the share of unknown words exceeds the share in the training text by this
 _MORE_UNKNOWN = 0.2
 _MORE_UNKNOWN_SPLIT = 0.1  # the same for a text that another tokenizer split
 _SEQUENCES_PER_BLOCK = 64  # scored side by side, so that a model computes many rows at once

@@ -261,7 +261,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> None:
         """Continue training with all ratings, old and new; a model that can do so overrides this method.
 
-        ``known`` is who is known to have rated what, with those of the ratings; None but in conditional models.
+        ``known`` are all pairs of users and items that are known, including the rated ones; None except in conditional
+        models.
         """
         raise ConfigurationError(
             f"{type(self).__name__} cannot continue its fit: fit it again to all ratings"

@@ -851,7 +851,7 @@ def penalty_of(penalty: float, n_cases: int) -> float:
 def solve_units(
     machine: Machine, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
 ) -> None:
-    """Solve in place for some visible units, the users of ``ratings``; ``penalty`` is that of each case."""
+    """Solve in place for some visible units, the users of ``ratings``; ``penalty`` holds for each case."""
     activations, penalty = expit(machine.inputs), penalty_of(penalty, len(machine.inputs))
     for unit in units:
         cases, values = ratings.of_user(unit)

@@ -101,7 +101,7 @@ class Estimator:
     learned: Any = None
     settings: Any = Settings()
     figures: list[dict[str, Any]]
-    # the constructor of a plugin's class need not call that of this class
+    # the constructor of a plugin's class need not call the one of this class
     fitted_on: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
     #: The precision of a saved model, and the ``fitted_on`` that it was loaded with.
     _loaded: tuple[Precision, Mapping[str, Any]] = ("full", fitted_on)

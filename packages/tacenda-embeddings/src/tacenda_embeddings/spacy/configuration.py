@@ -35,7 +35,7 @@ _READERS = (
 _DEFAULT_OUTPUT, _OUTPUT_UNDER_CONVOLUTION = "own_past_future", "own_context"
 #: The key of a token-to-vector layer in a model's configuration.
 _LAYER = "tok2vec"
-#: What a text categorizer does with the vectors; more accurate than spaCy's ensemble (benchmarks, text_classes).
+#: A text categorizer pools the vectors of a text, as chosen by ``benchmarks.embeddings.text_classes``.
 _POOLING = {
     "@architectures": "spacy.TextCatReduce.v1",
     "use_reduce_first": False,

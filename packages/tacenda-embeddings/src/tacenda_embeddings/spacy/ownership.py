@@ -85,7 +85,7 @@ def _check_listeners(
                 if here < position < reader.position and not _appends(pipeline[position][1]):
                     raise ConfigurationError(
                         f"{writer!r} overwrites Doc.tensor before {reader.name!r} reads what {name!r} wrote there: "
-                        f"put {name!r} after {writer!r}, or give it a target of its own "
+                        f"put {name!r} after {writer!r}, or give it another target "
                         "(config={'target': 'lds'}) and read that with tacenda.DocTensor.v1, source = 'lds'"
                     )
         elif reader.upstream is not None and writers.get(reader.upstream, here) < here:
