@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from support.processes import output_of
+from tacenda.errors import CorpusError
 from tacenda.tokenizers import ASCII_WHITESPACE
-from tacenda_lm import KneserNey, State
+from tacenda_lm import KneserNey, LanguageModel, State
 from tacenda_lm.ngram import kneser_ney, plain
 
 LINES = [
@@ -71,6 +72,19 @@ def test_plain_code_gives_the_bits_of_compiled_code(monkeypatch, order, options,
     again = copy.copy(model)
     again._scorer = again._begun = None
     assert answers(again) == expected
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+@pytest.mark.parametrize("line", ["<s> a", "a <s>", "a </s> a"])
+def test_a_mark_is_refused_by_a_model_with_that_word(monkeypatch, line, is_plain):
+    own = KneserNey(order=2).fit([["<s>", "a"], ["a"]], marks="keep")
+    looked_up = plain if is_plain else kneser_ney.lookups(strings=True)
+    monkeypatch.setattr(
+        kneser_ney, "lookups", lambda n_words=0, strings=False: looked_up if strings else plain
+    )
+    with pytest.raises(CorpusError, match="s> is written"):
+        own.perplexity(line)
+    assert own.score(line) == pytest.approx(LanguageModel.score(own, line))
 
 
 def test_long_lists_of_continuations_are_found(monkeypatch):

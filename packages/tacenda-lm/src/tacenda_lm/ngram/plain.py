@@ -205,7 +205,7 @@ def _score(
     vocabulary, is_ascii = words
     line = text.tobytes().decode("utf-8", "surrogatepass")
     tokens = tokens_of(line, ASCII_WHITESPACE if is_ascii else "whitespace")
-    if BOUNDARY in tokens or (START in tokens and START not in vocabulary):
+    if BOUNDARY in tokens or START in tokens:
         return None
     ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
     scores, matched = np.empty(len(ids)), np.empty(len(ids), np.int64)

@@ -176,7 +176,7 @@ def _encode(words, text, at, end, eos, ids, n):
         if begin == at:
             break
         w = np.int64(slots[slot_of(code, text, begin, at, spelled, cuts, slots)])
-        if w == boundary or (w < 0 and _is_start(text, begin, at)):
+        if w == boundary or _is_start(text, begin, at):
             return np.int64(-1)
         ids[n] = unknown if w < 0 else w
         n += 1
