@@ -389,13 +389,13 @@ def perplexity(
 def generate(
     folder: common.Folder,
     context: str = Option("", help="Words that every sentence begins with."),
-    n: int | None = Option(
-        None,
+    n: int = Option(
+        5,
         "-n",
         "--n",
         min=1,
         max=1_000_000,
-        help="Number of sentences. Default: 5, and with --beam no more than its width.",
+        help="Number of sentences; with --beam at most so many.",
     ),
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
     seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),
@@ -422,10 +422,6 @@ def generate(
     of_sampling = [name for name, value in options.items() if value is not None]
     if beam is not None and of_sampling:
         raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(of_sampling)}")
-    if n is None:
-        n = 5 if beam is None else min(5, beam)
-    if beam is not None and n > beam:
-        raise typer.BadParameter(f"--beam {beam} finds at most {beam} sentences, not {n:,}")
     model = _load(folder)
     beginning = list(get_tokenizer(_choose_tokenizer(model, tokenizer))(context)) if context else []
     if beam is not None:
@@ -689,7 +685,7 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     from tacenda.artifact import by_name
     from tacenda.corpus.lines import whole_number
     from tacenda.corpus.text import sentences_of
-    from tacenda.tokenizers import ASCII_WHITESPACE
+    from tacenda.tokenizers import ASCII_WHITESPACE, get_tokenizer
     from tacenda.vocabulary import Normalization
 
     if source.is_dir() or any(model.name == str(source) for model in by_name.available()):
@@ -699,8 +695,13 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
         return found
     normalization = Normalization(digits, lowercase)
     text = common.input_text(source, "utf-8", "strict")
-    rows = [row for row in sentences_of(text, ASCII_WHITESPACE) if row]
-    if rows and all(len(row) == 3 and set(row[0]) <= {"0", "1"} for row in rows):
-        counts = {word: whole_number(count) or 0 for _, word, count in rows}
+    # columns are between tabs, because a word may contain a space
+    rows = [
+        row for row in sentences_of(text, lambda line: line.split("\t")) if "".join(row).strip()
+    ]
+    if rows and all(len(row) == 3 and not row[0].strip("01") for row in rows):
+        counts = {word: whole_number(count.strip()) or 1 for _, word, count in rows}
         return Vocabulary.from_counts(counts, 0, min_count=1, normalization=normalization)
-    return Vocabulary.from_words(chain.from_iterable(rows), normalization)
+    split = get_tokenizer(ASCII_WHITESPACE)
+    words = chain.from_iterable(split("\t".join(row)) for row in rows)
+    return Vocabulary.from_words(words, normalization)
