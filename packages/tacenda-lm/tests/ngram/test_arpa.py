@@ -3,6 +3,7 @@
 import bz2
 import dataclasses
 import gzip
+import itertools
 import math
 from decimal import Decimal
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import arpa_writing
+from tacenda_lm.ngram import arpa, arpa_writing
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -168,9 +169,14 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(rea
         (("-0.1	a b", "nan	a b"), 17, "'nan' is not a number"),
         (("-0.1	a b", "-0.1	a b	nan"), 17, "'nan' is not a number"),
         (("-0.1	a b", "x	a b"), 17, "not a number"),
+        (("-0.1	a b", "-0_1	a b"), 17, "'-0_1' is not a number"),
+        (("-0.1	a b", "-\u0661	a b"), 17, "is not a number"),
+        (("-0.1	a b", "-0.1	a b	\v0"), 17, "is not a number"),
         (("-0.1	a b", "-0.1	a c"), 17, "'c' is no unigram"),
         (("-0.1	a b", "-0.1	a b b b"), 17, "2 words"),
         (("-0.1	a b", "-0.1	a b	inf"), 17, "not finite"),
+        (("-0.69897	a	-0.1", "-0.69897	a	1e39"), 12, "1e39 is not finite"),
+        (("-0.1	a b", "-0.1	a " + "b" * (1 << 23)), 17, "more than 1,048,576 characters"),
         (
             ("-0.69897	a	-0.1", "-0.69897	a	0.8"),
             None,
@@ -197,6 +203,16 @@ def test_what_is_wrong_is_named_with_its_line(write_file, damage, line, message)
     assert str(path) in str(caught.value)
     if line is not None:
         assert f"line {line}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("before", ["\\data\\\nngram 1=1\n\n\\1-grams:\n-1\t", "x"])
+def test_of_a_line_without_end_only_the_beginning_is_read(monkeypatch, read, before):
+    pieces = (b"a" * (1 << 16) for _ in range(1000))
+    monkeypatch.setattr(arpa, "_BYTES_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(arpa, "byte_chunks", lambda _: itertools.chain([before.encode()], pieces))
+    with pytest.raises(DataError, match="the line has more than"):
+        read("")
+    assert len(list(pieces)) > 1000 - 2 * (1 << 4)
 
 
 @settings(max_examples=50)

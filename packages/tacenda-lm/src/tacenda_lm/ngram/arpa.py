@@ -52,6 +52,9 @@ _LINES_PER_BLOCK = 1 << 16
 _ODD_LINES = 1 << 10
 _UNKNOWN_LOG10 = -100.0  # log-probability of <unk> where it is missing, as in KenLM
 _MIN_LOG10 = -1e37  # smaller numbers are read as -inf, as float32 cannot hold them
+_MAX_BACKOFF_LOG10 = 1e38  # larger ones are refused, for the same reason
+# without what only Python's ``float`` takes: underscores, digits of other scripts, spaces, NaN
+_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
 _CAPITAL_UNKNOWN = "<UNK>"  # how SRILM may write <unk>
 _LN10 = math.log(10)
 _Line: TypeAlias = tuple[list[Any], float, float]  # words or their ids, and two numbers, base 10
@@ -120,8 +123,10 @@ class _Reader:
     # -- lines -------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
-        """Read more bytes; return False at the end of the file."""
+        """Read more bytes; return False at the end of the file, and where the next line is too long."""
         parts = [self._held[self._at :]]
+        if len(parts[0]) > LONGEST_ROW:
+            return False
         size = 0
         while size < _BYTES_AT_ONCE and not self._ended:
             data = next(self._chunks)
@@ -135,9 +140,8 @@ class _Reader:
 
     def _read_line(self) -> str | None:
         """Return the next line without its end; None at the end of the file."""
-        while (end := self._held.find(b"\n", self._at)) < 0 and not self._ended:
-            if len(self._held) - self._at > LONGEST_ROW or not self._fill():
-                break
+        while (end := self._held.find(b"\n", self._at)) < 0 and self._fill():
+            pass
         data = self._held[self._at : end if end >= 0 else len(self._held)]
         if end < 0 and not data:
             return None
@@ -293,18 +297,14 @@ class _Reader:
                 self._fail(
                     f"the log-probability {fields[0]:.40} is above zero, so the probability above one"
                 )
-            if backoff == math.inf:
-                self._fail(f"the back-off {fields[n + 1]:.40} is not finite")
+            if backoff > _MAX_BACKOFF_LOG10:
+                self._fail(f"the back-off {fields[n + 1]:.40} is not finite in float32")
             yield fields[1 : n + 1], log_prob, backoff
 
     def _parse_number(self, text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
+        if not _NUMBER.fullmatch(text):
             self._fail(f"{text!r:.40} is not a number")
-        return number
+        return float(text)
 
     def _find_ids(self, words: list[str], names: _Names) -> list[int]:
         """Return the ids of an n-gram's words; all are -1, whose key is zero, if no sentence can have the n-gram."""
