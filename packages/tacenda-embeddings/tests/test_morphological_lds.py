@@ -123,6 +123,17 @@ def test_models_that_share_no_words_are_refused(lds):
         MorphologicalLDS.join(lds, VarEmbed())
 
 
+def test_a_refit_that_fails_leaves_the_model_and_its_parts_as_they_were(lds, words, texts):
+    model = MorphologicalLDS.join(lds, words)
+    expected, probe = model.to_artifact(), [["An", "unbefriended", "word"]]
+    vectors = model.transform(probe)
+    with pytest.raises(ConfigurationError, match="fit both models to more text"):
+        model.fit([["q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8"]] * 100)
+    assert (model.lds, model.words) == (lds, words)
+    assert model.fitted_on == expected.fitted_on
+    assert_array_equal(model.transform(probe), vectors)
+
+
 def test_another_output_is_that_of_its_lds(model, texts):
     other = model.with_output("own_context")
     assert other.width == model.lds.with_output("own_context").width != model.width

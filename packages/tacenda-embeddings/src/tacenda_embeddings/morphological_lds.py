@@ -82,8 +82,10 @@ class MorphologicalLDS(Estimator):
         Raises ConfigurationError for a text of too few words, and the errors of ``LDS.fit`` and ``VarEmbed.fit``.
         """
         corpus = as_corpus(text)
-        words: Any = self.words
-        return self._adopt(self.lds.fit(corpus), words.fit(corpus))
+        # new models, so that a fit that fails changes nothing, and a refit no model that was joined
+        lds, words = LDS.from_settings(self.lds.settings), self.words
+        unfitted: Any = type(words).from_settings(words.settings)
+        return self._adopt(lds.fit(corpus), unfitted.fit(corpus))
 
     @classmethod
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
