@@ -95,14 +95,19 @@ def test_the_start_is_scaled_so_that_the_text_is_most_probable(lds, folder):
     system = LinearSystem.load(str(folder), corpus.vocabulary)
     ids = np.concatenate(list(corpus.stream())).astype(np.int32)
     log_mu = np.log((corpus.type_counts + 1.0) / (corpus.type_counts + 1.0).sum())
-    s = system.filter_words(ids[:600, None])[:, 0] @ system.outputs.T
+    x = system.filter_words(ids[:600, None])[:-1, 0]
+    s = x @ system.outputs.T
 
     def loss(g):
-        return -log_softmax(log_mu + g * s[:-1], axis=1)[np.arange(599), ids[1:600]].sum()
+        return -log_softmax(log_mu + g * s, axis=1)[np.arange(599), ids[1:600]].sum()
 
     best = minimize_scalar(loss, bounds=(0, 4), method="bounded", options={"xatol": 1e-6}).x
-    assert recurrent._find_scale(s[:-1], ids[1:600], log_mu) == pytest.approx(best, abs=1e-3)
+    found = recurrent._find_scale(x, system.outputs, ids[1:600], log_mu)
+    assert found == pytest.approx(best, abs=1e-3)
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recurrent, "_SCORES_PER_BLOCK", 7 * len(log_mu))
+        in_blocks = recurrent._find_scale(x, system.outputs, ids[1:600], log_mu)
+        assert in_blocks == pytest.approx(found, abs=1e-9)
         outputs = []
         for g in (1.0, 2.5):
             patched.setattr(recurrent, "_find_scale", lambda *_, g=g: g)

@@ -471,28 +471,37 @@ class LinearSystem(NamedTuple):
         D = _SD_OF_Z / np.where(deviations > 0, deviations, 1.0)
         scored = np.linspace(0, len(targets) - 1, min(_N_SCORED, len(targets))).astype(np.int64)
         log_mu = np.log(frequencies)
-        g = _find_scale(x[scored] @ self.outputs.T, targets[scored], log_mu)
+        g = _find_scale(x[scored], self.outputs, targets[scored], log_mu)
         A, B = 4 * D[:, None] * self.transitions / D, self.inputs * D
         C = 4 * g * self.outputs / D
         parts = A, B, np.zeros((1, len(D))), np.column_stack([C, log_mu])
         return Network(*(np.ascontiguousarray(part, np.float32) for part in parts))
 
 
-def _find_scale(s: Float64, targets: _Ints, log_mu: Float64) -> float:
+def _find_scale(x: Float64, outputs: Float64, targets: _Ints, log_mu: Float64) -> float:
     """Find the g in 0 .. 4 that gives the targets (rows,) the highest probability under SoftMax(log mu + g s).
 
-    ``s`` are (rows, types). The logarithm of the likelihood is concave in g: Newton steps within bounds find its peak.
+    The rows of s are ``outputs`` (types, states) times those of ``x`` (rows, states). The logarithm of the likelihood
+    is concave in g: Newton steps within bounds find its peak.
     """
     g, low, high = 0.5, 0.0, _MAX_SCALE
-    of_targets = s[np.arange(len(s)), targets]
+    rows = max(1, _SCORES_PER_BLOCK // len(outputs))
+    slopes, curvatures = np.empty((2, len(x)))
     for _ in range(_NEWTON_STEPS):
-        z = log_mu + g * s
-        z -= z.max(axis=1, keepdims=True)
-        p = np.exp(z)
-        p /= p.sum(axis=1, keepdims=True)
-        mean = (p * s).sum(axis=1)
-        slope = float((of_targets - mean).mean())
-        curvature = float(((p * s * s).sum(axis=1) - mean**2).mean())
+        for begin in range(0, len(x), rows):
+            block = slice(begin, begin + rows)
+            s = x[block] @ outputs.T
+            p = g * s
+            p += log_mu
+            p -= p.max(axis=1, keepdims=True)
+            np.exp(p, out=p)
+            p /= p.sum(axis=1, keepdims=True)
+            p *= s
+            mean = p.sum(axis=1)
+            slopes[block] = s[np.arange(len(s)), targets[block]] - mean
+            p *= s
+            curvatures[block] = p.sum(axis=1) - mean**2
+        slope, curvature = float(slopes.mean()), float(curvatures.mean())
         low, high = (g, high) if slope > 0 else (low, g)
         new = g + slope / curvature if curvature > 0 else g
         if not low < new < high:
