@@ -129,8 +129,17 @@ def test_bad_parts_are_a_clear_error():
         indices = np.full(rows + extra, column, np.int32)
         return Counts(np.arange(rows + 1), indices, np.ones(rows, dtype))
 
+    def with_indptr(*indptr):
+        return part(rows=2)._replace(indptr=np.array(indptr))
+
     for parts, message in (
         ([], "nothing to sum"),
+        ([np.eye(2)], "list of Counts"),
+        ([with_indptr(0, 9, 2)], "indptr must ascend from 0 to 2, and one falls"),
+        ([part(2), with_indptr(0, -9, 2)], "and one falls"),
+        ([with_indptr(1, 2, 2)], "run from 1 to 2"),
+        ([with_indptr(0.0, 1.0, 2.0)], "integers"),
+        ([part(dtype=">i4")], "int32 or float32"),
         ([part(), part(2)], "same rows"),
         ([part(), part(dtype=np.float32)], "float32"),
         ([part(dtype=np.float64)], "float64"),

@@ -16,9 +16,12 @@ from tacenda.array_ops import zeros
 from tacenda.arrays import Array, Float, Int, Int32, Offsets, below
 from tacenda.errors import KernelError
 from tacenda.kernels.operation import any_dtype, cast, check_range, host, in_place, operation
+from tacenda.offsets import check_offsets
 
 # -- lagged counts -----------------------------------------------------------------------------------
 
+#: The dtypes of counts: as counted, and where counts were scaled.
+_COUNTED = np.dtype(np.int32), np.dtype(np.float32)
 #: Positions are int32.
 _MAX_STREAM = 2**31 - 2
 
@@ -30,7 +33,7 @@ class Counts(NamedTuple):
     indptr: NDArray[np.int64]
     #: Columns (nonzeros,).
     indices: NDArray[np.int32]
-    #: Counts (nonzeros,): int32 as counted, float32 where counts were scaled.
+    #: Counts (nonzeros,): int32 or float32.
     data: NDArray[Any]
 
     def rows(self, first: int, last: int) -> "Counts":
@@ -96,22 +99,23 @@ def lagged_counts(
 
 
 def _check_parts(parts: Sequence[Counts], vocabulary: int) -> None:
+    if not isinstance(parts, Sequence) or not all(isinstance(part, Counts) for part in parts):
+        raise KernelError("merge_counts: parts must be a list of Counts")
     if not parts:
         raise KernelError("merge_counts was given nothing to sum: give at least one matrix")
     rows, dtype = len(parts[0].indptr), parts[0].data.dtype
-    for part in parts:
-        same = len(part.indptr) == rows and part.data.dtype == dtype
-        if not same or dtype.name not in ("int32", "float32"):
+    for indptr, indices, data in parts:
+        if len(indptr) != rows or data.dtype != dtype or dtype not in _COUNTED:
             raise KernelError(
-                f"merge_counts was given {len(part.indptr) - 1} rows of {part.data.dtype} and "
+                f"merge_counts was given {len(indptr) - 1} rows of {data.dtype} and "
                 f"{rows - 1} rows of {dtype}: all must have the same rows and be int32 or float32"
             )
-        if len(part.indices) != part.indptr[-1] or len(part.data) != part.indptr[-1]:
+        if len(indices) != len(data):
             raise KernelError(
-                f"merge_counts was given {len(part.indices)} columns and {len(part.data)} counts "
-                f"where indptr ends at {part.indptr[-1]}: all three must agree"
+                f"merge_counts was given {len(indices)} columns and {len(data)} counts: they must agree"
             )
-        check_range(part.indices, vocabulary, "columns")
+        check_offsets(indptr, len(data), what="merge_counts: indptr", error=KernelError)
+        check_range(indices, vocabulary, "merge_counts: columns")
 
 
 @operation(prepare=_check_parts)
@@ -125,7 +129,7 @@ def merge_counts(parts: Sequence[Counts], vocabulary: int) -> Counts:
     Raises
     ------
     KernelError
-        Rows or dtypes differ, a column is outside the vocabulary, or a sum exceeds int32.
+        Rows or dtypes differ, ``indptr`` falls, a column is outside the vocabulary, or a sum exceeds int32.
     """
     N: Counter[tuple[int, int]] = Counter()
     rows = len(parts[0].indptr) - 1
@@ -320,14 +324,18 @@ def decompose(F: Any) -> Decomposition:
     Raises
     ------
     KernelError
-        F is not square and finite, or is defective beyond rounding. Near such an F, ``condition`` grows without bound;
-        use `linear_recurrence` then.
+        F is not a square matrix of finite real numbers, or its eigenvectors are exactly dependent. Rounding separates
+        most dependent eigenvectors: then ``condition`` is 1e15 or more. Use `linear_recurrence` if it is large.
     """
     import scipy.linalg
 
-    F = np.asarray(F, np.float64)
+    try:
+        F = np.asarray(F).astype(np.float64, casting="same_kind", copy=False)
+    except (TypeError, ValueError) as error:  # text, complex numbers, rows of different lengths
+        raise KernelError(f"F must be a square matrix of finite numbers: {error}") from error
     if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
-        raise KernelError(f"F must be a square matrix of finite numbers, not {F.shape}")
+        fault = f"its shape is {F.shape}, and {np.isnan(F).sum()} are NaN"
+        raise KernelError(f"F must be a square matrix of finite numbers: {fault}")
     if not len(F):
         return Decomposition(np.empty(0), np.empty((0, 2)), F, F, 1.0)
     values, vectors = scipy.linalg.eig(F)
@@ -341,10 +349,10 @@ def decompose(F: Any) -> Decomposition:
     P = np.concatenate([vectors[:, is_real].real, scaled.real, scaled.imag], axis=1)
     try:
         P_inv = np.linalg.inv(P)
-    except np.linalg.LinAlgError as error:
+        condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2))
+    except np.linalg.LinAlgError as error:  # singular, or so nearly that the inverse is not finite
         raise KernelError(
             "F has no basis of eigenvectors, it is defective: use linear_recurrence"
         ) from error
-    condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2))
     pairs = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
     return Decomposition(values[is_real].real, pairs, P, P_inv, condition)
