@@ -5,6 +5,7 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
+from tacenda.kernels.sequences import modal_scan
 from tacenda.kernels.shared import adagrad
 
 
@@ -54,3 +55,47 @@ def test_arguments_that_do_not_fit_are_refused(change):
     adagrad(**good)
     with pytest.raises(KernelError):
         adagrad(**{**good, **change})
+
+
+def read_only(*shape):
+    array = np.zeros(shape, np.float32)
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("order", ["<i8", ">i8", ">i4", "u1"])
+def test_rows_may_be_integers_of_any_width_and_byte_order(order):
+    table, sums, gradient = np.zeros((5, 3)), np.zeros(5), np.ones((1, 3))
+    adagrad(table, sums, np.array([4], order), gradient, 0.5)
+    np.testing.assert_allclose(table[:, 0], [0, 0, 0, 0, -0.5])
+    adagrad(table, sums, [], gradient[:0], 0.5)
+    np.testing.assert_allclose(sums, [0, 0, 0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("rows", wrong) for wrong in (None, "ab", 3, {4}, [None], [[1], [1, 2]])),
+        *(("table", wrong) for wrong in (None, [[1.0]], read_only(5, 3), np.zeros((5, 3), ">f4"))),
+        *(("sums", wrong) for wrong in (None, read_only(5))),
+        *(("gradient", wrong) for wrong in (None, "x", np.ones((1, 3), ">f4"))),
+        *(("rate", wrong) for wrong in (None, "fast")),
+        *(("threads", wrong) for wrong in (None, "two")),
+    ],
+    ids=str,
+)
+def test_an_error_names_the_operation_and_its_argument(name, wrong):
+    good = {
+        "table": np.zeros((5, 3), np.float32), "sums": np.zeros(5, np.float32), "rows": [4],
+        "gradient": np.ones((1, 3), np.float32), "rate": 0.1,
+    }  # fmt: skip
+    with kernels.use("cpu"), pytest.raises(KernelError, match=rf"^adagrad: {name} (must|is) "):
+        adagrad(**{**good, name: wrong})
+
+
+@pytest.mark.parametrize("group", [None, 3, (), (np.ones(1),)], ids=str)
+def test_an_error_names_the_operation_and_its_tuple_of_arrays(group):
+    with pytest.raises(
+        KernelError, match=r"^modal_scan: modes must be a Modes of real, pairs, not"
+    ):
+        modal_scan(group, np.ones((1, 1)), [0], [0, 1])

@@ -20,6 +20,7 @@ declaration raises a KernelError. Without a better backend the body runs, as the
 
 import functools
 import inspect
+import numbers
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -53,6 +54,10 @@ anywhere = "anywhere"
 #: The array is on the host, wherever the other arguments are.
 host = "host"
 
+#: The classes of numbers that an argument so annotated may be; no class means that anything is accepted.
+_CLASSES: dict[Any, tuple[Any, str]] = {
+    float: (numbers.Real, "a number"), int: (numbers.Integral, "a whole number"), Any: (None, ""), bool: (None, ""),
+}  # fmt: skip
 _LIKE, _DEVICE = "<dtype>", "<device>"  # entries of the sizes that are not dimensions
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -130,21 +135,25 @@ def _list_taken(prepare: Callable[..., Any], specification: Callable[..., Any]) 
 _QUICK = """\
 def {name}({signature}):
     {sizes} = None
-    {unpacked}
-    if not ({conditions}):
-        return _check({names})
-    {converted}
-    _run, _others = _resolved.get(("{name}", "cpu", _chosen.get(), _plugins.generation)) or _choose("{name}")
     try:
-        return _run({names})
-    except _UnsupportedShape:
-        return _others({names})
+        {unpacked}
+        if not ({conditions}):
+            return _check({names})
+        {converted}
+        _run, _others = _resolved.get(("{name}", "cpu", _chosen.get(), _plugins.generation)) or _choose("{name}")
+        try:
+            return _run({names})
+        except _UnsupportedShape:
+            return _others({names})
+    except Exception:
+        _explain({names})
+        raise
 """
 _UNPACKED = """
-    if {group}.__class__ is _kind_{at}:
-        {fields}, = {group}
-    elif {group} is not None:
-        return _check({names})
+        if {group}.__class__ is _kind_{at}:
+            {fields}, = {group}
+        {otherwise}:
+            return _check({names})
 """
 #: Compiled loops of `tacenda.kernels.machinery.compiled`, once something has imported that.
 _loops = SimpleNamespace(within=lambda *_: False, cuts=lambda *_: False)
@@ -158,6 +167,10 @@ _SPACE: dict[str, Any] = {
     "_ndarray": np.ndarray,
     "_floats": _FLOATS,
     "_ints": (np.dtype(np.int32), np.dtype(np.int64)),
+    # in the byte order of the machine, for which loops are compiled; the most frequent first, which are found soonest
+    "_int": tuple(map(np.dtype, "lihbqLIHBQ")),
+    "_number": tuple(map(np.dtype, "fdlihbqLIHBQ")),
+    "_bool": (np.dtype(bool),),
     **{f"_{kind}": np.dtype(kind) for kind in ("float32", "float64", "int32", "int64")},
 }
 
@@ -178,16 +191,25 @@ def _write_quick(
             values = [*(given | dict(changed or {})).values()]
         return dispatch.resolve(name, device)(*values)
 
-    space = {**_SPACE, "_check": check, "_prepare": prepare, "_names": order}
+    space = {
+        **_SPACE,
+        "_check": check,
+        "_explain": declared.explain,
+        "_prepare": prepare,
+        "_names": order,
+    }
     signature, unpacked, conditions, converted = [], [], [], []
     for parameter in declared.parameters:
         space[f"_default_{parameter.name}"] = parameter.default
         default = "" if parameter.default is parameter.empty else f"=_default_{parameter.name}"
         signature.append(f"{parameter.name}{default}")
-    for at, kind in declared.groups.items():
+    for at, (kind, optional) in declared.groups.items():
         space[f"_kind_{at}"], group = kind, declared.parameters[at].name
         fields = ", ".join(f"_{group}_{field}" for field in kind._fields)
-        unpacked.append(_UNPACKED.format(group=group, at=at, fields=fields, names=names))
+        otherwise = f"elif {group} is not None" if optional else "else"
+        unpacked.append(
+            _UNPACKED.format(group=group, at=at, fields=fields, otherwise=otherwise, names=names)
+        )
     sizes: dict[str, str] = {}
     # required arrays first, as their sizes are compared with those of optional ones
     for array in sorted(declared.arrays, key=lambda array: (array.optional, array.rank)):
@@ -215,7 +237,7 @@ def _write_quick(
         sizes=" = ".join(["_like", *sizes.values()]),
         unpacked="".join(unpacked),
         conditions=" and ".join(conditions) or "True",
-        converted="\n    ".join(converted),
+        converted="\n        ".join(converted),
         names=names,
     )
     exec(compile(text, f"<{name} of {specification.__module__}>", "exec"), space)
@@ -251,12 +273,14 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
     elif spec.kind == "float":
         asked.append(f"{value}.dtype is _like")
     elif spec.kind in KINDS:
-        asked.append(f"{value}.dtype.kind in {KINDS[spec.kind]!r}")
+        asked.append(f"{value}.dtype in _{spec.kind}")
     elif array.converts:
         asked.append(f"{value}.dtype in _ints")
     else:
         asked.append(f"{value}.dtype is _{spec.kind}")
-    if spec.kind.startswith("float") and any_layout not in marks:
+    if in_place in marks:
+        asked.append(f"{value}.flags.{'behaved' if any_layout in marks else 'carray'}")
+    elif spec.kind.startswith("float") and any_layout not in marks:
         asked.append(f"{value}.flags.c_contiguous")
     rest = spec.dims[-1:] if spec.dims[-1].startswith("*") else ()
     dims = spec.dims[: len(spec.dims) - len(rest)]
@@ -295,13 +319,15 @@ class _Declared:
     """The arguments of a function as its annotations declare them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = function.__name__
         self.parameters = list(inspect.signature(function).parameters.values())
-        self.groups: dict[int, Any] = {}  # classes of named tuples of arrays, by place
+        # classes of named tuples of arrays and whether they may be None, by place
+        self.groups: dict[int, tuple[Any, bool]] = {}
         self.arrays: list[_Array] = []
-        hints = get_type_hints(function, include_extras=True)
+        self.hints = hints = get_type_hints(function, include_extras=True)
         for at, parameter in enumerate(self.parameters):
             hint = hints.get(parameter.name)
-            if array := _find_array(parameter.name, hint, at):
+            if array := self._find_array(parameter.name, hint, at):
                 self.arrays.append(array)
             parts, marks = get_args(hint), getattr(hint, "__metadata__", ())
             for kind in (getattr(hint, "__origin__", hint), *parts):
@@ -309,11 +335,11 @@ class _Declared:
                     continue
                 fields = get_type_hints(kind, include_extras=True)
                 of_fields = [
-                    _find_array(field, fields[field], at, n, marks, type(None) in parts)
+                    self._find_array(field, fields[field], at, n, marks, type(None) in parts)
                     for n, field in enumerate(kind._fields)
                 ]
                 if found := [array for array in of_fields if array]:
-                    self.groups[at] = kind
+                    self.groups[at] = kind, type(None) in parts
                     self.arrays += found
         self.arrays.sort(key=lambda array: array.rank)
 
@@ -322,39 +348,58 @@ class _Declared:
         if compiled := sys.modules.get("tacenda.kernels.machinery.compiled"):
             _loops.within, _loops.cuts = compiled.within, compiled.cuts
         values, sizes = list(args), dict[str, Any]()
-        for at in self.groups:
-            values[at] = (
-                [None] * len(self.groups[at]._fields) if args[at] is None else list(args[at])
-            )
+        for at, (kind, optional) in self.groups.items():
+            given: Any = [None] * len(kind._fields) if optional and args[at] is None else args[at]
+            if not isinstance(given, tuple | list) or len(given) != len(kind._fields):
+                raise KernelError(
+                    f"{self.name}: {self.parameters[at].name} must be a {kind.__name__} of "
+                    f"{', '.join(kind._fields)}, not {_shorten(given)}"
+                )
+            values[at] = list(given)
         for array in self.arrays:
             parts, key = (values, array.at)
             if array.field is not None:
                 parts, key = values[array.at], array.field
             if not (array.optional and parts[key] is None):
                 parts[key] = array.check(parts[key], sizes)
-        for at, kind in self.groups.items():
+        for at, (kind, _) in self.groups.items():
             # a new named tuple is made only if one of its arrays was converted
             same = isinstance(args[at], kind) and all(map(operator.is_, args[at], values[at]))
             values[at] = args[at] if same or args[at] is None else kind(*values[at])
         return values, sizes.get(_DEVICE, "cpu")
 
+    def explain(self, *args: Any) -> None:
+        """Raise KernelError if an argument that is no array is not of its class: only failed calls are tested so."""
+        for at, parameter in enumerate(self.parameters):
+            hint = self.hints.get(parameter.name)
+            kind, wanted = _CLASSES.get(hint, (hint, f"a {getattr(hint, '__name__', hint)}"))
+            if isinstance(kind, type) and at not in self.groups and not isinstance(args[at], kind):
+                raise KernelError(
+                    f"{self.name}: {parameter.name} must be {wanted}, not {_shorten(args[at])}"
+                ) from None
 
-def _find_array(
-    name: str, hint: Any, at: int, field: int | None = None, marks: Any = (), optional: bool = False
-) -> _Array | None:
-    """Return the array that an annotation declares, or None."""
-    spec, absent = spec_of(hint)
-    if spec is None:
-        return None
-    spec = replace(spec, constraints=(*spec.constraints, *marks))
-    if any(isinstance(each, Cuts) for each in spec.constraints):
-        rank, check = 3, _make_offsets_check(name, spec)
-    elif spec.kind.startswith("float"):
-        later = cast in spec.constraints or anywhere in spec.constraints
-        rank, check = int(later), _make_float_check(name, spec)
-    else:
-        rank, check = 2, _make_number_check(name, spec)
-    return _Array(name, spec, optional or absent, check, rank, at, field)
+    def _find_array(
+        self,
+        name: str,
+        hint: Any,
+        at: int,
+        field: int | None = None,
+        marks: Any = (),
+        optional: bool = False,
+    ) -> _Array | None:
+        """Return the array that an annotation declares, or None."""
+        spec, absent = spec_of(hint)
+        if spec is None:
+            return None
+        spec, label = replace(spec, constraints=(*spec.constraints, *marks)), f"{self.name}: {name}"
+        if any(isinstance(each, Cuts) for each in spec.constraints):
+            rank, check = 3, _make_offsets_check(label, spec)
+        elif spec.kind.startswith("float"):
+            later = cast in spec.constraints or anywhere in spec.constraints
+            rank, check = int(later), _make_float_check(label, spec)
+        else:
+            rank, check = 2, _make_number_check(label, spec)
+        return _Array(name, spec, optional or absent, check, rank, at, field)
 
 
 def _make_float_check(name: str, spec: Spec) -> _Check:
@@ -372,11 +417,9 @@ def _make_float_check(name: str, spec: Spec) -> _Check:
         elif hasattr(value, "detach"):
             device = f"{value.device.type}:{value.device.index or 0}"
         elif writes and not isinstance(value, np.ndarray):
-            raise KernelError(
-                f"{name} is written into: give an array, not a {type(value).__name__}"
-            )
+            raise KernelError(f"{name} is written into: give an array, not {_shorten(value)}")
         else:
-            value, device = np.asarray(value), "cpu"
+            value, device = _to_array(name, value), "cpu"
         if on_host_only:
             value = on_host(value)
         elif sizes.setdefault(_DEVICE, device) != device and not is_anywhere:
@@ -398,6 +441,8 @@ def _make_float_check(name: str, spec: Spec) -> _Check:
             if writes:
                 raise KernelError(_describe_mismatch(name, value, like, spec, sizes))
             value = value.contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
+        if writes and device == "cpu" and not value.flags.writeable:
+            raise KernelError(f"{name} is written into, but is read-only: give a copy of it")
         return value
 
     return check
@@ -412,20 +457,24 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
 
     def check(value: Any, sizes: _Sizes) -> Any:
         if value.__class__ is not np.ndarray and (on_host_only or not hasattr(value, "detach")):
-            value = on_host(value)
+            value = _to_array(name, value)
         kind = (
             getattr(value.dtype, "kind", None)
             or str(value.dtype).removeprefix("torch.").lstrip("u")[0]
         )
-        if (kind not in kinds and len(value)) or not spec.bind(value.shape, sizes):
+        if not spec.bind(value.shape, sizes) or (kind not in kinds and len(value)):
             raise KernelError(_describe_mismatch(name, value, wanted, spec, sizes))
+        if not getattr(value.dtype, "isnative", True):
+            value = convert(value, value.dtype.newbyteorder("="))
         if limits is not None and len(value):
             check_range(value, sizes[limits.dimension], name, limits.lowest)
-        if dtype is not None and value.dtype is not dtype:
-            converted = convert(value, dtype)
+        # an empty list is an array of float64
+        target = dtype or (value.dtype if kind in kinds else np.dtype(np.int64))
+        if value.dtype is not target:
+            converted = convert(value, target)
             # a number beyond the dtype wraps around
             if limits is None and not (converted == value).all():
-                raise KernelError(_describe_mismatch(name, value, dtype, spec, sizes))
+                raise KernelError(_describe_mismatch(name, value, target, spec, sizes))
             return converted
         return value
 
@@ -439,7 +488,7 @@ def _make_offsets_check(name: str, spec: Spec) -> _Check:
     def check(value: Any, sizes: _Sizes) -> Any:
         known = sizes.get(pieces)
         value = check_offsets(
-            on_host(value), sizes[cuts], what=name, pieces=known, error=KernelError
+            _to_array(name, value), sizes[cuts], what=name, pieces=known, error=KernelError
         )
         sizes[pieces] = len(value) - 1
         return value
@@ -495,6 +544,22 @@ def _is_in_c_order(array: Any) -> bool:
 def on_host(array: Any) -> Any:
     """Return an array, a tensor or a list as a numpy array."""
     return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+
+
+def _to_array(name: str, value: Any) -> Any:
+    """Return an array, a tensor or a list as a numpy array. Raises KernelError for anything else."""
+    try:
+        array = on_host(value)
+    except (TypeError, ValueError):  # as for lists of different lengths
+        array = None
+    if array is None or array.dtype.kind not in "biufc":
+        raise KernelError(f"{name} must be an array of numbers, not {_shorten(value)}")
+    return array
+
+
+def _shorten(value: object) -> str:
+    """Return the beginning of the text of an object, in one line."""
+    return f"{' '.join(repr(value).split()):.60}"
 
 
 def _are_same_dtype(a: Any, b: Any) -> bool:
