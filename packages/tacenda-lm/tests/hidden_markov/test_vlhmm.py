@@ -225,7 +225,9 @@ def test_every_choice_of_states_is_as_likely_in_every_class():
 # -- states ----------------------------------------------------------------------------------------
 
 
-def test_posteriors_and_the_best_path_are_those_of_all_paths(model):
+@pytest.mark.parametrize("tokens_per_pass", [1, 2, 40])
+def test_posteriors_and_the_best_path_are_those_of_all_paths(model, monkeypatch, tokens_per_pass):
+    monkeypatch.setattr(of_tables, "_TOKENS_PER_PASS", tokens_per_pass)
     s, A, O = whole(model)  # noqa: E741
     words = ["w1", "w5", "w2"]
     ids = model.vocabulary.encode(words)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -175,10 +176,23 @@ class HiddenMarkov(LanguageModel):
     def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
         """Return p(state | sentence) for every word; with ``eos`` the sentence ends, and ``</s>`` is the last word."""
         ids = self._ids(sentence, eos)
-        probabilities = np.empty((len(ids), self.tables.k), np.float32)
-        for passed in self.tables.passes(*self._sentences(ids, np.array([0, len(ids)]))):
-            probabilities[passed.tokens] = self.tables.backward(passed).posteriors
-        return Posterior(self.tables.lexicon.classes[ids], probabilities)
+        words, cuts = self._sentences(ids, np.array([0, len(ids)]))
+        tables = self.tables
+        classes = tables.lexicon.classes[words]
+        emissions = tables.emissions[tables.lexicon.places[words]]
+        probabilities = np.empty((len(words), tables.k), np.float32)
+        for passed in tables.passes(words, cuts):
+            probabilities[passed.tokens] = passed.forward.states
+        # p(later words | state) up to a factor, from the last word of each sentence back
+        for begin, end in pairwise(cuts.tolist()):
+            later = np.ones(tables.k, np.float32)
+            for t in range(end - 2, begin - 1, -1):
+                pool, slots = tables.store.get(*classes[t : t + 2, None].astype(np.int64))
+                later = (emissions[t + 1] * later) @ pool[slots[0]]
+                later = np.maximum(later / max(later.max(), _MIN_PROBABILITY), _MIN_PROBABILITY)
+                joint = probabilities[t] * later
+                probabilities[t] = joint / max(joint.sum(), _MIN_PROBABILITY)
+        return Posterior(classes, probabilities)
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
@@ -212,6 +226,7 @@ class HiddenMarkov(LanguageModel):
             scores = np.log(np.maximum(pool[slots[0]], _MIN_PROBABILITY)) + best
             came_from[t] = scores.argmax(axis=1)
             best = scores[np.arange(k), came_from[t]] + emitted[t]
+            best -= best.max()  # float32 would round the sums of a long sentence
         path[-1] = best.argmax()
         for t in range(len(ids) - 1, 0, -1):
             path[t - 1] = came_from[t, path[t]]
