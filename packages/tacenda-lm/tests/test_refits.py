@@ -23,6 +23,15 @@ def test_a_fit_that_fails_leaves_what_was_known_of_the_fit_before(tmp_path):
     np.testing.assert_array_equal(lm.surprisal("a\u00a0b c"), scores)
 
 
+def test_a_model_of_an_arpa_file_that_is_fitted_again_forgets_the_file(write_file):
+    lm = KneserNey(order=2).fit(SENTENCES)
+    lm.to_arpa(path := write_file("m.arpa", ""))
+    path.write_text(path.read_text().replace("-99\t<s>", "0\t<s>"))
+    again = KneserNey.from_arpa(path)
+    assert again.score("<s>") > lm.score("<s>")
+    assert again.fit(SENTENCES).score("<s>") == lm.score("<s>")
+
+
 @pytest.mark.parametrize("resume", ["never", "no", None, 1])
 def test_a_word_that_is_no_way_of_resuming_is_refused(resume, tmp_path):
     with pytest.raises(ConfigurationError, match='resume is "auto", True or False, not'):
@@ -33,6 +42,8 @@ def test_a_word_that_is_no_way_of_resuming_is_refused(resume, tmp_path):
 def test_names_that_no_folder_can_have_are_refused_before_the_fit(name):
     with pytest.raises(ConfigurationError, match="cannot name a nested model"):
         Mixture({name: KneserNey(order=2)}).fit(SENTENCES)
+    with pytest.raises(ConfigurationError, match=f"weights are for x and the models are {name}"):
+        Mixture({name: KneserNey(order=2)}, {"x": 1.0})
     assert Mixture({name: KneserNey(order=2).fit(SENTENCES)}).score("w1 w2") < 0
 
 

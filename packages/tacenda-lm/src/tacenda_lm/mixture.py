@@ -598,7 +598,7 @@ def check_weights(
     if isinstance(weights, Mapping):
         if set(weights) != set(names):
             raise ConfigurationError(
-                f"the weights are for {', '.join(map(str, weights))} and the models are {', '.join(names)}"
+                f"the weights are for {', '.join(map(str, weights))} and the models are {', '.join(map(str, names))}"
             )
         weights = [weights[name] for name in names]
     try:

@@ -142,6 +142,8 @@ def test_a_fitted_model_made_smaller_is_the_smaller_fit(tmp_path):
     assert whole.is_normalized
     assert not small.is_normalized
     assert whole.table.sizes[2] > small.table.sizes[2] == small.fitted_on["n_grams"][2]
+    rounded = whole.smaller(prune=1e-5).smaller(bits=6)
+    assert (rounded.settings, rounded.table.sizes) == (asked.settings, asked.table.sizes)
     small.save(tmp_path / "m")
     assert KneserNey.load(tmp_path / "m").score("w1 w2") == small.score("w1 w2")
 

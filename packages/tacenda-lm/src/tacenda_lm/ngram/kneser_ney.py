@@ -218,6 +218,7 @@ class KneserNey(LanguageModel):
         _warn_about_discounts(result.from_text, settings.smoothing)
         table = _make_smaller(writer.finish(), settings)
         self.is_normalized = settings.bits is None
+        self.start_log_prob = type(self).start_log_prob  # not that of an ARPA file read before
         self._vocabulary, self.learned = vocabulary, table
         self.fitted_on = {
             "n_grams": table.sizes,
@@ -231,7 +232,7 @@ class KneserNey(LanguageModel):
         Parameters
         ----------
         prune, bits
-            The settings of these names. A fit with them gives the same model.
+            The settings of these names. A fit with them gives the same model, unless this one is already pruned.
 
         Raises
         ------
@@ -245,7 +246,7 @@ class KneserNey(LanguageModel):
                 "the numbers of this model are already rounded to a few bits: call smaller() on the exact model"
             )
         settings = replace(self.settings, prune=prune, bits=bits)
-        model = type(self).from_settings(settings)
+        model = type(self).from_settings(replace(settings, prune=max(prune, self.settings.prune)))
         model._vocabulary, model.start_log_prob = self._vocabulary, self.start_log_prob
         model.learned = _make_smaller(self.table, settings)
         model.is_normalized = self.is_normalized and bits is None
