@@ -13,8 +13,10 @@ from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.smoother import solve_steady_state
-from tacenda_lm import KneserNey, RecurrentLM, recurrent
-from tacenda_lm.recurrent import LinearSystem, Network, predict, run
+from tacenda_lm import KneserNey, RecurrentLM
+from tacenda_lm.recurrent import lds_start
+from tacenda_lm.recurrent.lds_start import LinearSystem
+from tacenda_lm.recurrent.network import Network, predict, run
 
 SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
 
@@ -77,7 +79,7 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     words, errors = ids[:40], []
     linear = system.filter_words(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
-        monkeypatch.setattr(recurrent, "_SD_OF_Z", spread)
+        monkeypatch.setattr(lds_start, "_SD_OF_Z", spread)
         network = Network(*system.start_network(ids, frequencies))
         states, last = run(network, words, np.array([0, 40]), np.zeros((1, 6), np.float32))
         h = np.concatenate([states[1:], last])
@@ -102,15 +104,15 @@ def test_the_start_is_scaled_so_that_the_text_is_most_probable(lds, folder):
         return -log_softmax(log_mu + g * s, axis=1)[np.arange(599), ids[1:600]].sum()
 
     best = minimize_scalar(loss, bounds=(0, 4), method="bounded", options={"xatol": 1e-6}).x
-    found = recurrent._find_scale(x, system.outputs, ids[1:600], log_mu)
+    found = lds_start._find_scale(x, system.outputs, ids[1:600], log_mu)
     assert found == pytest.approx(best, abs=1e-3)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(recurrent, "_SCORES_PER_BLOCK", 7 * len(log_mu))
-        in_blocks = recurrent._find_scale(x, system.outputs, ids[1:600], log_mu)
+        patched.setattr(lds_start, "SCORES_PER_BLOCK", 7 * len(log_mu))
+        in_blocks = lds_start._find_scale(x, system.outputs, ids[1:600], log_mu)
         assert in_blocks == pytest.approx(found, abs=1e-9)
         outputs = []
         for g in (1.0, 2.5):
-            patched.setattr(recurrent, "_find_scale", lambda *_, g=g: g)
+            patched.setattr(lds_start, "_find_scale", lambda *_, g=g: g)
             outputs.append(Network(*system.start_network(ids, np.exp(log_mu))).outputs)
     np.testing.assert_allclose(outputs[1][:, :-1], 2.5 * outputs[0][:, :-1], rtol=1e-6)
     np.testing.assert_allclose(outputs[1][:, -1], log_mu, rtol=1e-6)

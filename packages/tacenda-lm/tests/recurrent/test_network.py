@@ -5,16 +5,10 @@ import pytest
 import torch
 
 from support.gradients import dense
-from tacenda_lm import recurrent
-from tacenda_lm.recurrent import (
-    Network,
-    RecurrentLMSettings,
-    RecurrentTrainer,
-    ReduceOnPlateau,
-    predict,
-    run,
-    score_targets,
-)
+from tacenda_lm.recurrent import network, training
+from tacenda_lm.recurrent.network import Network, predict, run, score_targets
+from tacenda_lm.recurrent.settings import RecurrentLMSettings
+from tacenda_lm.recurrent.training import RecurrentTrainer, ReduceOnPlateau
 from tacenda_lm.streams import Stream
 
 TYPES, WIDTH, END = 7, 3, 2
@@ -46,7 +40,7 @@ def probabilities(p, h):
 @pytest.mark.parametrize("cells", [1, 30, 1 << 20])
 def test_the_output_is_a_softmax_over_all_words(cells, monkeypatch):
     """In blocks of any size; the probabilities of a row sum to one."""
-    monkeypatch.setattr(recurrent, "_SCORES_PER_BLOCK", cells)
+    monkeypatch.setattr(network, "SCORES_PER_BLOCK", cells)
     p, rng = drawn(), np.random.default_rng(1)
     states, targets = rng.random((9, WIDTH)), rng.integers(0, TYPES, 9)
     expected = np.log([probabilities(p, h) for h in states])
@@ -110,7 +104,7 @@ def by_autograd(p, text, places, h, across, kept):
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells, monkeypatch):
-    monkeypatch.setattr(recurrent, "_SCORES_PER_BLOCK", cells)
+    monkeypatch.setattr(network, "SCORES_PER_BLOCK", cells)
     rng = np.random.default_rng(3)
     p, text, h = drawn(), rng.integers(0, TYPES, 11), rng.random((2, WIDTH))
     places = (np.arange(6)[:, None] + [0, 5]) % 11
@@ -118,7 +112,7 @@ def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells,
     kept = np.ones((6, 2, WIDTH))
     if dropout:
         kept = (rng.random((6, 2, WIDTH)) < 0.6) / 0.6
-        monkeypatch.setattr(recurrent, "draw_dropout_mask", lambda *arguments: kept)
+        monkeypatch.setattr(training, "draw_dropout_mask", lambda *arguments: kept)
     trainer = trainer_of(p, text, h, across_sentences=across, dropout=dropout)
     loss, gradients = trainer.gradients(places, rng)
     expected, leaves, last = by_autograd(p, text, places, h, across, kept)
@@ -135,7 +129,7 @@ def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monk
     places = np.arange(4)[:, None] + [0, 5]
     for clip in (1e9, 0.01):
         p = drawn()
-        monkeypatch.setattr(recurrent, "_MAX_GRADIENT_NORM", clip)
+        monkeypatch.setattr(training, "_MAX_GRADIENT_NORM", clip)
         trainer = trainer_of(p, text, h)
         before, (_, gradients) = drawn(), trainer.gradients(places, rng)
         full = {name: dense(p._asdict()[name].shape, *gradients[name]) / 2 for name in gradients}

@@ -8,14 +8,11 @@ from tacenda import Corpus
 from tacenda.errors import FittingError
 from tacenda.fitting import Position
 from tacenda.fitting.trainer import pack
-from tacenda_lm import KneserNey, RecurrentLM, recurrent
-from tacenda_lm.recurrent import (
-    FallingAfter,
-    RecurrentLMSettings,
-    RecurrentTrainer,
-    ReduceOnPlateau,
-    Windows,
-)
+from tacenda_lm import KneserNey, RecurrentLM
+from tacenda_lm.recurrent import model as of_model
+from tacenda_lm.recurrent import training as of_training
+from tacenda_lm.recurrent.settings import RecurrentLMSettings
+from tacenda_lm.recurrent.training import FallingAfter, RecurrentTrainer, ReduceOnPlateau, Windows
 from tacenda_lm.streams import Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
@@ -79,7 +76,7 @@ def test_without_held_out_text_the_rate_is_constant_and_then_falls():
 
 
 def test_training_ends_when_the_schedule_says_so(monkeypatch):
-    monkeypatch.setattr(recurrent, "_MIN_GAIN", 0.2)
+    monkeypatch.setattr(of_training, "_MIN_GAIN", 0.2)
     model = RecurrentLM(**{**SMALL, "epochs": 40})
     training = model.fit(text(), valid=text(30, 1)).fitted_on["training"]
     assert training["stopped"] == "callback"
@@ -89,7 +86,7 @@ def test_training_ends_when_the_schedule_says_so(monkeypatch):
 
 def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
     """So that no start is worse than a unigram model by more than its random numbers."""
-    monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 0.0)
+    monkeypatch.setattr(of_model, "_INITIAL_SCALE", 0.0)
     model = RecurrentLM(**{**SMALL, "epochs": 0}).fit(text())
     unigram = KneserNey(order=1).fit(text())
     assert model.perplexity(text(30, 2)).value == pytest.approx(
@@ -100,8 +97,8 @@ def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
 def test_more_epochs_may_follow(tmp_path, monkeypatch):
     """With held-out text the number of epochs changes nothing before the last one."""
     texts = (text(), text(30, 1))
-    monkeypatch.setattr(recurrent, "_RATE_DECAY", 0.9)
-    monkeypatch.setattr(recurrent, "_MIN_GAIN", 0.0)  # never settled
+    monkeypatch.setattr(of_training, "_RATE_DECAY", 0.9)
+    monkeypatch.setattr(of_training, "_MIN_GAIN", 0.0)  # never settled
     for epochs in (1, 2, 4):
         model = RecurrentLM(**{**SMALL, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
     whole = RecurrentLM(**{**SMALL, "epochs": 4}).fit(*texts)
@@ -113,8 +110,8 @@ def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
     monkeypatch, recwarn
 ):
     """Held-out text shows after the first epoch that there is no model; without it nobody knows."""
-    monkeypatch.setattr(recurrent, "_MAX_GRADIENT_NORM", 1e9)
-    monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 100.0)
+    monkeypatch.setattr(of_training, "_MAX_GRADIENT_NORM", 1e9)
+    monkeypatch.setattr(of_model, "_INITIAL_SCALE", 100.0)
     model = RecurrentLM(**SMALL, learning_rate=9e5)
     with pytest.raises(FittingError, match=r"^the evaluation is inf .*no model to keep"):
         model.fit(text(), valid=text(30, 1))
