@@ -18,7 +18,7 @@ import tacenda
 from support.processes import command_line, run_python
 from tacenda import plugins, store
 from tacenda.cli.main import app
-from tacenda.cli.options import check_file, check_output, input_text, settings_of
+from tacenda.cli.options import check_file, check_output, input_text, options_of, settings_of
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 
@@ -268,6 +268,12 @@ def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kin
 def test_settings_that_contradict_each_other_are_refused(pairs):
     with pytest.raises(typer.BadParameter, match="leave out one of the two"):
         settings_of(pairs)
+
+
+def test_an_option_of_the_command_and_of_set_is_refused():
+    assert options_of(["lr=1", "order=2"], order=None) == {"lr": 1, "order": 2}
+    with pytest.raises(typer.BadParameter, match="--order and --set order are the same"):
+        options_of(["order=2"], order=3)
 
 
 def test_settings_of_a_group_are_gathered():

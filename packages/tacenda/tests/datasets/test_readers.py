@@ -1,6 +1,7 @@
 import gzip
 import lzma
 import zipfile
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -196,6 +197,9 @@ def test_wrong_arguments_are_refused(written):
         list(columns.read_ner(path, "bilou"))
     with pytest.raises(DataError, match="empty or repeat"):
         list(columns.read(path, ("word", "word")))
+    for read in (partial(columns.read, columns=("word", "tag")), columns.read_ner):
+        with pytest.raises(DataError, match='separator is ""'):
+            list(read(path, separator=""))
     with pytest.raises(DataError, match="an empty cell"):
         list(columns.read(written("a\t\t\n"), ("word", "pos", "tag"), "\t"))
 

@@ -152,9 +152,18 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
 
 
 def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
-    """Return the options of a model from ``--set`` and from options of the command, None if they are not given."""
+    """Return the options of a model from ``--set`` and from options of the command, None if they are not given.
+
+    Raises BadParameter if an option is given in both ways.
+    """
     given = {name: value for name, value in named.items() if value is not None}
-    return settings_of(settings or []) | given
+    found = settings_of(settings or [])
+    for name in given.keys() & found:
+        option = name.replace("_", "-")
+        raise typer.BadParameter(
+            f"--{option} and --set {option} are the same: leave out one of the two"
+        )
+    return found | given
 
 
 def load_model(folder: Path, required_method: str, description: str) -> Any:

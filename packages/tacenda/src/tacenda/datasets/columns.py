@@ -27,6 +27,8 @@ def _sentences(
     path: Path, width: int | None, separator: str | None
 ) -> Iterator[tuple[int, list[list[str]]]]:
     """Yield (number of the first line, rows); ``width`` None means that of the first row."""
+    if separator == "":
+        raise DataError('the separator is "": name the string between cells, or None for any space')
     rows: list[list[str]] = []
     first = 0
     for number, line in numbered_lines(path):
@@ -67,7 +69,7 @@ def read(
 
     ``columns`` are the names of every column in order, for example `CONLL2000`, and ``separator`` is the one string
     between cells; None means any run of spaces and tabs. Raises DataError, which names file and line, if the file
-    cannot be read, or a row has another number of cells.
+    cannot be read, or a row has another number of cells; also for an empty separator or repeated names.
     """
     if not columns or len(set(columns)) != len(columns):
         raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
