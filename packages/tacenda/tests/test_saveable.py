@@ -1,6 +1,6 @@
 """Models that save themselves, models made of models, and the way back through the registry."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -201,13 +201,22 @@ def test_numbers_that_are_declared_large_are_taken_up_to_their_own_bound():
         Squares.from_arrays({"squares": np.array([1e31])})
 
 
-def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(tmp_path):
-    stranger = Artifact("embedders", "test_scale", "<runtime>", "", {}, {})
-    artifact.write(tmp_path / "m", stranger)
-    with pytest.raises(
-        ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'settings'"
-    ):
-        tacenda.load(tmp_path / "m")
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "KeyError: 'settings'"),
+        ({"settings": []}, "TypeError"),
+        ({"settings": {"power": "high"}}, "Scale: power must be a number, not 'high'"),
+        ({"settings": {"powr": 1.0}}, "Scale has no option 'powr'"),
+    ],
+)
+def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(
+    tmp_path, config, message
+):
+    artifact.write(tmp_path / "m", replace(a_scale().to_artifact(), config=config))
+    for load in (tacenda.load, Scale.load):
+        with pytest.raises(ArtifactError, match=f"m: Scale cannot be rebuilt from it: {message}"):
+            load(tmp_path / "m")
 
 
 def test_an_error_of_compiling_is_not_reported_as_damage(tmp_path, monkeypatch):

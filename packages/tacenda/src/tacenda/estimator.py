@@ -301,9 +301,11 @@ class Estimator:
             raise ConfigurationError(
                 f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"
             ) from error
-        except TacendaError:
+        except (ArtifactError, KernelError, PluginError):
             raise
-        except Exception as error:  # damaged arrays may cause any error in a model's own code
+        except (
+            Exception
+        ) as error:  # damaged settings and arrays may cause any error in a model's own code
             if is_of_compiler(error):
                 raise KernelError(
                     f"the kernels of {cls.__name__} cannot be compiled here: {describe(error)}"

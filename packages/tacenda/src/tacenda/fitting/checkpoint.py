@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tacenda import store
-from tacenda.errors import FittingError, describe, warn
+from tacenda.errors import ConfigurationError, FittingError, describe, warn
 from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
@@ -30,6 +30,12 @@ Resume = bool | Literal["auto"]
 FORMAT = 1
 MANIFEST = "checkpoint.json"
 _ARRAY_FILE = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
+
+
+def check_resume(resume: object) -> None:
+    """Raise ConfigurationError unless it is a value of `Resume`."""
+    if not isinstance(resume, bool) and resume != "auto":
+        raise ConfigurationError(f'resume is {resume!r:.80}; use "auto", True or False')
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ class CheckpointFolder:
         Raises FittingError for a folder that another fit keeps, for the checkpoint of a different fit, for files that
         cannot be removed, and with ``resume=True`` if there is no checkpoint.
         """
+        check_resume(resume)
         if self.folder.is_dir():
             self.claim()
         if resume is False:
