@@ -71,12 +71,20 @@ class AcceptsAll(BiasOnly):
         return super().fold(items, values, identities)
 
 
+class FailsBelow(BiasOnly):
+    def fold(self, items, values, identities=None):
+        if np.isnan(values).any():
+            raise ValueError("too deep")
+        return super().fold(items, values, identities)
+
+
 @pytest.mark.parametrize(
     ("broken", "fault"),
     [
         (NegativeDeviations, "deviations are not all positive"),
         (ShortBlocks, r"score_users is float32 \(3, 59\), not float32 \(3, 60\)"),
-        (AcceptsAll, "fold accepts fewer ratings than items"),
+        (AcceptsAll, "fold with fewer ratings than items raises no TacendaError"),
+        (FailsBelow, r"fold with a rating of NaN raises ValueError: too deep, not TacendaError"),
     ],
 )
 def test_a_broken_promise_is_named(broken, fault, monkeypatch):

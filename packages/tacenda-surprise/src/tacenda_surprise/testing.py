@@ -26,7 +26,7 @@ from surprise.model_selection import train_test_split
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, NotFittedError, TacendaError
 from tacenda.ratings import IdIndex, Ratings, split
-from tacenda.testing.models import check_estimator
+from tacenda.testing.models import assert_refuses, check_estimator
 from tacenda_surprise.algorithm import RatingAlgorithm
 
 _ATOL = 1e-4  # how far predictions may differ where the same numbers are computed in another order
@@ -100,8 +100,7 @@ def _check_fit(make_model: Any, model: Any, train: Ratings, apply: Any) -> None:
         "top_n": lambda: unfitted.top_n(),
     }
     for name, use in uses.items():
-        fault = f"{name} of an unfitted algorithm does not raise NotFittedError"
-        _check_refused(use, NotFittedError, fault)
+        assert_refuses(use, NotFittedError, f"{name} of an unfitted algorithm")
 
 
 def _check_scores(model: Any, train: Ratings, pairs: Any) -> None:
@@ -170,16 +169,7 @@ def _check_new_users(model: Any, train: Ratings) -> None:
         ("an item number of -1", [-1], [3.0]),
     ):
         use = partial(model.fold, np.array(item_numbers), values)
-        _check_refused(use, TacendaError, f"fold accepts {what}")
-
-
-def _check_refused(use: Callable[[], Any], error: type[Exception], fault: str) -> None:
-    """Check that ``use`` raises ``error``."""
-    try:
-        use()
-    except error:
-        return
-    raise AssertionError(fault)
+        assert_refuses(use, TacendaError, f"fold with {what}")
 
 
 def _check_further_ratings(model: Any, train: Ratings, pairs: Any) -> None:
