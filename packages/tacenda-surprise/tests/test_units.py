@@ -146,12 +146,16 @@ def test_errors_left_out_are_as_often_within_one_and_two_deviations_as_normal_on
         assert one * two / 2 == pytest.approx(1, rel=1e-4)
 
 
-def test_variances_of_biases_and_noise_are_those_the_ratings_were_drawn_with():
+@pytest.mark.parametrize("sizes", [(0.5, 0.4), (0.0, 0.4), (0.5, 0.0), (0.0, 0.0)])
+def test_variances_of_biases_and_noise_are_those_the_ratings_were_drawn_with(sizes):
     """Four ratings a user: were biases taken for known, a third of the noise would be missing."""
     rng = np.random.default_rng(0)
     u, i = divmod(rng.choice(600 * 300, 2_400, replace=False), 300)
-    b, c = 0.5 * rng.standard_normal(600), 0.4 * rng.standard_normal(300)
+    b, c = sizes[0] * rng.standard_normal(600), sizes[1] * rng.standard_normal(300)
     found = Ratings.from_arrays(u, i, b[u] + c[i] + 0.8 * rng.standard_normal(2_400))
-    noise, *of_biases = alternate(found, found.mean).variances
+    fitted = alternate(found, found.mean, learn=(sizes[0] > 0, sizes[1] > 0))
+    noise, *of_biases = fitted.variances
     assert noise == pytest.approx(0.64, rel=0.08)
-    assert of_biases == pytest.approx([0.25, 0.16], rel=0.25)
+    assert of_biases == pytest.approx(np.square(sizes), rel=0.25, abs=0.01)
+    assert fitted.expected_error >= noise
+    assert (fitted.expected_error == noise) == (not any(sizes))

@@ -199,6 +199,7 @@ class Alternation(Trainer):
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
+        self._sides = (learn[0], self.b, self._n_users), (learn[1], self.c, self._n_items)
         self.unit = ratings.std
         self._initial_variances = np.array(_INITIAL_VARIANCES) * self.unit**2
         self.variances = self._initial_variances.copy()
@@ -213,15 +214,16 @@ class Alternation(Trainer):
     @property
     def expected_error(self) -> float:
         """Mean square of the errors expected for new ratings: the noise, and the uncertainty of the biases."""
-        noise = float(self.variances[0])
-        (of_users, of_items), n = self.penalties, max(len(self._values), 1)
-        shares = ((self._n_users, of_users), (self._n_items, of_items))
-        uncertainty = sum(float((k / (k + p + _LEAST_DENOMINATOR)).sum()) for k, p in shares)
+        noise, n = float(self.variances[0]), max(len(self._values), 1)
+        uncertainty = sum(
+            learned * float((k / (k + penalty + _LEAST_DENOMINATOR)).sum())
+            for (learned, _, k), penalty in zip(self._sides, self.penalties, strict=True)
+        )
         return noise * (1 + uncertainty / n)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users, then for the variances; the loss is the squared error afterwards."""
-        user_penalty, item_penalty = self.penalties
+        user_penalty, item_penalty = penalties = self.penalties
         if self._learn_items:
             sums = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
             self.c[:] = sums / np.maximum(self._n_items + item_penalty, _LEAST_DENOMINATOR)
@@ -232,9 +234,9 @@ class Alternation(Trainer):
         error, noise = float(np.sum(residuals**2)), self.variances[0]
         # Estimate the variances again; the initial ones count as `_PRIOR_COUNT` observations.
         totals, counts = [error], [len(self._values)]
-        sides = (self.b, self._n_users, user_penalty), (self.c, self._n_items, item_penalty)
-        for bias, n_ratings, penalty in sides:
-            uncertainty = noise / (n_ratings + penalty + _LEAST_DENOMINATOR)  # v
+        for (learned, bias, n_ratings), penalty in zip(self._sides, penalties, strict=True):
+            # v; biases that are not learned are known to be zero
+            uncertainty = learned * noise / (n_ratings + penalty + _LEAST_DENOMINATOR)
             totals[0] += n_ratings @ uncertainty
             rated = n_ratings > 0
             totals.append(bias[rated] @ bias[rated] + uncertainty[rated].sum())
