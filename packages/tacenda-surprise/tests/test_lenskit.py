@@ -1,11 +1,13 @@
 """The models as LensKit components pass LensKit's own tests of scorers."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 pytest.importorskip("lenskit")
 from lenskit import operations
-from lenskit.data import ItemList, from_interactions_df
+from lenskit.data import ItemList, RecQuery, from_interactions_df
 from lenskit.pipeline import predict_pipeline
 from lenskit.testing import BasicComponentTests, ScorerTests
 
@@ -137,6 +139,24 @@ def test_items_of_a_history_without_a_rating_are_left_out(ml_ds):
     np.testing.assert_array_equal(scorer(some, items).scores(), scorer(rest, items).scores())
     nothing = ItemList(item_ids=[3], rating=[np.nan])
     assert np.isfinite(scorer(nothing, items).scores()).all()
+
+
+@pytest.mark.parametrize("scorer", [components.ConditionalPMFScorer, components.ChoiceScorer])
+def test_a_history_of_nothing_that_is_known_says_nothing_of_the_user(ml_ds, scorer):
+    model, items = scorer(n_factors=3, n_epochs=2), ItemList([9, 12])
+    model.train(ml_ds)
+    learned = model(RecQuery(user_id=7), items).scores()
+    for history in (ItemList(item_ids=[], rating=[]), ItemList([]), ItemList([-5], rating=[4.0])):
+        query = RecQuery(user_id=7, user_items=history)
+        np.testing.assert_array_equal(model(query, items).scores(), learned)
+
+
+def test_pairs_known_to_be_rated_have_the_ids_of_lenskit(ml_ds):
+    rated = [(-1, int(item)) for item in ml_ds.items.ids()[:9]]
+    scorer = components.ConditionalPMFScorer(n_factors=3, n_epochs=2, rated=rated)
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        scorer.train(ml_ds)
+    assert len(scorer.model.catalogue.users) == ml_ds.user_count + 1
 
 
 def test_interactions_without_a_rating_are_counted(ml_ratings):

@@ -99,13 +99,15 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
             if options.rng is not None:
                 drawn = int(options.random_generator().integers(2**31 - 1))
             settings = replace(settings, random_state=drawn)
+        if getattr(settings, "rated", None) is not None:
+            pairs = SideInfo((str(user), str(item)) for user, item in settings.rated.pairs)
+            settings = replace(settings, rated=pairs)
         self.model = self.model_class.from_settings(settings).fit(ratings_of(data))
         self.users, self.items = data.users, data.items
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Score ``items``; a history with ratings replaces what was learned of the user."""
-        numbers = items.numbers(vocabulary=self.items, missing="negative")
-        scores = self._scores(RecQuery.create(query), np.asarray(numbers, np.int64))
+        """Score ``items``; a history with ratings of known items replaces what was learned of the user."""
+        scores = self._scores(RecQuery.create(query), self._numbers(items))
         if self.model.takes_ratings:
             self.model.catalogue.clip(scores)
         return ItemList(items, scores=scores)
@@ -125,17 +127,20 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         return -1 if number is None else int(number)
 
     def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
-        """Return the known items of the history and their ratings; None if it has ratings of unknown items only."""
+        """Return the known items of the history and their ratings; None if there are none."""
         history = query.history_items
         ratings = None if history is None else history.field("rating")
         if history is not None and not self.model.takes_ratings:
             ratings = np.ones(len(history), np.float32)
         if history is None or ratings is None:
             return None
-        numbers = np.asarray(history.numbers(vocabulary=self.items, missing="negative"), np.int64)
-        values = np.asarray(ratings, np.float32)
+        numbers, values = self._numbers(history), np.asarray(ratings, np.float32)
         known = (numbers >= 0) & np.isfinite(values)  # NaN: no rating
-        return (numbers[known], values[known]) if known.any() or not len(values) else None
+        return (numbers[known], values[known]) if known.any() else None
+
+    def _numbers(self, items: ItemList) -> npt.NDArray[np.int64]:
+        """Return the numbers of ``items`` (items,); -1 for an unknown one."""
+        return np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
 
 
 class BiasScorer(RatingScorer):
@@ -215,16 +220,14 @@ class ChoiceScorer(ConditionalPMFScorer):
         self.users, self.items = data.users, data.items
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Score ``items``; 0 for an unknown one."""
+        """Score ``items``; 0 for an unknown one. A history of known items replaces what was learned of the user."""
         asked = RecQuery.create(query)
-        numbers = np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
-        user, history = self._user(asked), asked.history_items
-        x = self.choices.x[[user]] * (user >= 0)
-        if history is not None:
-            chosen = np.asarray(
-                history.numbers(vocabulary=self.items, missing="negative"), np.int64
-            )
+        numbers, user, history = self._numbers(items), self._user(asked), asked.history_items
+        chosen = np.empty(0, np.int64) if history is None else self._numbers(history)
+        if (chosen >= 0).any():
             x = self.choices.of_new_user(chosen[chosen >= 0])
+        else:
+            x = self.choices.x[[user]] * (user >= 0)
         if hasattr(self, "model"):
             every = np.arange(len(self.items))
             scores = self.choices.combine(x, self._scores(asked, every)[None, :])[0]
