@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from support.ratings import Frame
 from tacenda.errors import DataError, TacendaWarning
-from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF
+from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF, SideInfo
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import make_dataset
 
@@ -73,6 +73,19 @@ def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, pd, tmp_path)
             fitted = BiasOnly().fit(table)
             if len(table) > 5:
                 assert fitted.predict(1, 100).est == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "columns", ["user item rating when", "userId movieId rating stamp", "a b c d"]
+)
+def test_a_row_a_user_and_names_of_the_columns_make_no_table_wide(pd, columns):
+    numbers = (
+        "a" not in columns.split()
+    )  # of items, which small numbers of a table without names could be ratings of
+    items = [1 + k % 5 if numbers else f"item {k % 5}" for k in range(12)]
+    frame = pd.DataFrame([(k, items[k], 1.0 + k % 5, k) for k in range(12)])
+    frame.columns = pd.Index(columns.split(), name="field")
+    assert BiasOnly().fit(frame).trainset.n_items == 5
 
 
 @pytest.mark.parametrize("missing", ["NA", "NaT", None])
@@ -159,7 +172,7 @@ def test_lists_of_a_user_of_another_type_name_the_type(algo):
 def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     row = ("7", 100, 3.0) if what == "user" else (7, "100", 3.0)
     before = algo.trainset.n_users, algo.trainset.n_items
-    with pytest.raises(DataError, match=rf"1 {what}s of the new ratings match known {what}s"):
+    with pytest.raises(DataError, match=rf"1 new {what}s match known {what}s"):
         algo.partial_fit(make_dataset([row]).build_full_trainset(), 1)
     assert (algo.trainset.n_users, algo.trainset.n_items) == before
     algo.partial_fit(make_dataset([("newcomer", 100, 3.0)]).build_full_trainset(), 1)
@@ -258,6 +271,34 @@ def test_pairs_of_which_nothing_is_known_are_told(triples):
         algo.predict_many([item, item], [user, user])
     with warnings.catch_warnings(action="error"):
         algo.predict_many(["newcomer", "newcomer"], [item, "new item"])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda algo: SideInfo([("a", [1])]),
+        lambda algo: ImplicitMF().fit([([1], "x")]),
+        lambda algo: BiasOnly().fit(Frame(user=[[1], [2]], item=[1, 2], rating=[1.0, 2.0])),
+        lambda algo: algo.test([([1], 100, None)]),
+        lambda algo: algo.predict_many([1], [[100]]),
+        lambda algo: algo.top_n(1, [[1]]),
+        lambda algo: algo.top_n(1, candidates=[[100]]),
+        lambda algo: algo.top_n(1, exclude=[[100]]),
+        lambda algo: algo.fold_in({100: 5.0}, rated=[[101]]),
+        lambda algo: algo.fold_in({100: 5.0}, uid=[1]),
+        lambda algo: algo.fold_in({100: 5.0}).predict([101]),
+    ],
+)
+def test_a_list_is_no_id(algo, ask):
+    with pytest.raises(DataError, match=r"ids include an unhashable type: 'list'; give ids that"):
+        ask(algo)
+
+
+def test_pairs_of_another_type_than_the_trainset_are_not_left_out_as_unrated(long, pd):
+    with pytest.raises(DataError, match=r"2 new users match .* its ids are int .* are str .*'2'\)"):
+        ConditionalPMF(rated=[("2", 100), ("3", 100)], **SMALL).fit(long)
+    with pytest.raises(DataError, match="1 new items match known items except for the type"):
+        ConditionalPMF(rated=[(2, "100")], **SMALL).fit(long)
 
 
 def test_a_new_user_s_missing_id_is_refused(algo):

@@ -7,8 +7,9 @@ import pytest
 from surprise import accuracy
 from surprise.model_selection import train_test_split
 
+from support.ratings import Frame
 from tacenda.errors import DataError
-from tacenda.ratings import Ratings
+from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -86,6 +87,56 @@ def test_twice_is_the_same_twice(make, trainset, testset):
     more = trainset_of(("newcomer", "item 1", 5.0), ("user 1", "new item", 1.0))
     one, other = (make().fit(trainset).partial_fit(more).test(testset) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.parametrize("nothing", ["trainset", "frame", "ratings"])
+def test_no_ratings_change_nothing(make, nothing, trainset, testset, tmp_path):
+    algo = make().fit(trainset)
+    nobody = IdIndex([], "user"), IdIndex([], "item")
+    empty = {
+        "trainset": trainset_of(),
+        "frame": Frame([], [], []),
+        "ratings": Ratings([], [], [], *nobody, scale=(1, 5)),
+    }[nothing]
+    before = algo.test(testset), algo.predict_std(["user 1"], ["item 1"])
+    assert algo.partial_fit(empty).test(testset) == before[0]
+    assert algo.predict_std(["user 1"], ["item 1"]) == before[1]
+    with pytest.raises(DataError, match="there are no ratings; give at least one"):
+        make().fit(empty)
+
+
+@pytest.mark.parametrize("make", [MAKERS["BiasOnly"], MAKERS["PMF"], MAKERS["ConditionalPMF"]])
+def test_new_users_and_items_without_ratings_are_predicted_as_unknown_ones(make, trainset):
+    algo = make().fit(trainset)
+    old = algo._fit_data().ratings
+    users = IdIndex([*old.users.raw, "new user", "idle user"], "user")
+    items = IdIndex([*old.items.raw, "new item", "idle item"], "item")
+    algo.partial_fit(Ratings([old.n_users], [old.n_items], [5.0], users, items, scale=(1, 5)))
+    idle = algo.score_pairs(np.array([old.n_users + 1, 0]), np.array([0, old.n_items + 1]))
+    unknown = algo.score_pairs(np.array([-1, 0]), np.array([0, -1]))
+    np.testing.assert_allclose(idle, unknown, atol=1e-5)
+    assert algo.predict("idle user", users.raw[0]).details == {"was_impossible": False}
+
+
+def test_users_without_ratings_are_not_in_the_trainset(trainset):
+    algo = ConditionalPMF(rated=[("quiet", "item 1"), ("silent", "item 2")], **SMALL).fit(trainset)
+    algo.partial_fit(trainset_of(("user 1", "item 2", 5.0)))
+    assert algo.trainset.n_users == trainset.n_users == len(algo.pu)
+    assert algo.predict("quiet", "item 3").est != algo.predict("nobody", "item 3").est
+    algo.partial_fit(trainset_of(("quiet", "item 2", 5.0)))
+    assert algo.trainset.n_users == trainset.n_users + 1
+    assert "silent" in algo.top_n(1)
+
+
+def test_what_else_is_known_to_be_rated_counts_when_few_ratings_are_new(trainset):
+    """As when the model is fitted: an update of the rows of these ratings alone would miss it."""
+    algo = ConditionalPMF(**SMALL).fit(trainset)
+    more = trainset_of(("user 1", "item 2", 3.0))
+    algo.rated = [("quiet", f"item {k}") for k in range(8)]
+    algo.partial_fit(more)
+    s = algo.learned.side_factors[algo._seen.of_user(algo._users["quiet"])].mean(axis=0)
+    np.testing.assert_allclose(algo.learned.user_factors[algo._users["quiet"]], s, atol=1e-6)
+    assert np.abs(s).max() > 0
 
 
 def test_inner_ids_stay_and_new_ones_follow(trainset):

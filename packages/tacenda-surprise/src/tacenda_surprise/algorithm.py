@@ -46,6 +46,7 @@ from tacenda_surprise.raw_ids import (
     check_known,
     check_text,
     find_type_mismatch,
+    find_unknown,
     numbers,
 )
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
@@ -432,6 +433,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         data = FitData.of(trainset, takes_ratings=self.takes_ratings)._replace(
             identities=identities
         )
+        if not len(data.ratings):
+            raise DataError(
+                "there are no ratings; give at least one"
+                if self.takes_ratings
+                else "nobody has chosen anything; give at least one pair of a user and an item"
+            )
         if self.rated is not None:
             data = self.rated.join(data)
         if checkpoints is not None and not self.keeps_checkpoints:
@@ -480,7 +487,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         ``trainset`` is as in ``fit``; if a pair was rated before, the new rating counts. New users and items start from
         their ratings. Inner ids stay the same, and users who were folded in stay so unless they now have ratings.
         ``n_epochs`` counts passes over all ratings, old and new. With None the model chooses the number; if there are
-        few new ratings, some models then update only the users and items of these ratings.
+        few new ratings, some models then update only the users and items of these ratings, and none if there are none.
 
         Raises ConfigurationError if the model cannot continue or the rating scales differ, and DataError for a rating
         that is not finite or off the scale.
@@ -495,6 +502,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if self.rated is not None:
             data = self.rated.join(data)
         fitted, known = copy(self), self._join_identities(data.ratings, data.identities)
+        seen = self._learned(self._seen)
+        if touched is not None and not touched.are_all_news(before, data, seen, known):
+            touched = None
         run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
         if fitted._instead is not None:
             fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
@@ -505,10 +515,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         fitted._data = data
         choices = self._implicit
         self._adopt_further(fitted)
-        if choices is not None and touched is not None and self._seen is not None:
-            self._implicit = choices.solve_touched(
-                self._seen, len(self._items), touched.users, touched.items
-            )
+        if choices is not None and touched is not None:
+            seen = self._learned(self._seen)
+            pairs = touched.users, touched.items
+            self._implicit = choices.solve_touched(seen, len(self._items), *pairs)
         return self
 
     def _adopt_further(self, fitted: Self) -> None:
@@ -840,8 +850,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden[:] = True
             hidden[self._find_known_numbers(candidates)] = False
         exclude = as_list(exclude, "exclude")
-        unknown = [raw for raw in exclude if raw not in self._items]
-        mismatch = find_type_mismatch(unknown, self._items)
+        mismatch = find_type_mismatch(find_unknown(exclude, self._items), self._items)
         if mismatch is not None:
             raise DataError(
                 f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
@@ -864,9 +873,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         found = numbers(iids, self._items)
         return found[found >= 0]
 
-    def _require_known(self, uids: Iterable[Any]) -> None:
-        for uid in uids:
-            if uid not in self._users and str(uid) not in self._new_users:
+    def _require_known(self, uids: Sequence[Any]) -> None:
+        for uid in find_unknown(uids, self._users):
+            if str(uid) not in self._new_users:
                 mismatch = find_type_mismatch([uid], self._users)
                 if mismatch is not None:
                     raise DataError(f"user {uid!r} is not in the trainset: {mismatch}")

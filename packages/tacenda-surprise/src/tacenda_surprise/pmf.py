@@ -44,6 +44,7 @@ from tacenda_surprise.factorization import (
     train,
 )
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.top_n import check_length
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
@@ -330,7 +331,8 @@ class PMF(RatingAlgorithm):
         Raises DataError for an unknown user or item.
         """
         self._require_known([uid])
-        if (item := self._items.get(iid)) is None:
+        item = int(numbers([iid], self._items)[0])
+        if item < 0:
             raise DataError(
                 f"item {iid!r} is not in the trainset: ask for one that somebody has rated"
             )

@@ -27,9 +27,18 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
 
 
 def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
-    """Return the number of every raw id (ids,), -1 for those that are unknown."""
+    """Return the number of every raw id (ids,), -1 for those that are unknown. Raises DataError as `check_ids` does."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
-    return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
+    try:
+        return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
+    except TypeError:  # one cannot be hashed
+        check_ids(wanted, "user or item")
+        raise
+
+
+def find_unknown(ids: Sequence[Any], index: Mapping[Any, int]) -> list[Any]:
+    """Return the raw ids that have no number. Raises DataError as `check_ids` does."""
+    return [raw for raw, number in zip(ids, numbers(ids, index), strict=True) if number < 0]
 
 
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
@@ -66,9 +75,19 @@ def is_missing(value: Any) -> bool:
     return not isinstance(value, str) and str(value) in _MISSING
 
 
+def distinct(ids: Iterable[Any], what: str) -> dict[Any, None]:
+    """Return the distinct ids in order. Raises DataError for an id that cannot be hashed, as a list."""
+    try:
+        return dict.fromkeys(ids)
+    except TypeError as error:
+        raise DataError(
+            f"the {what} ids include an {error}; give ids that are text or numbers"
+        ) from error
+
+
 def check_ids(ids: Iterable[Any], what: str) -> None:
-    """Raise DataError for an id that is missing, as None and nan are."""
-    for one in ids:
+    """Raise DataError for an id that is missing, as None and nan are, or that cannot be hashed, as a list."""
+    for one in distinct(ids, what):
         if is_missing(one):
             raise DataError(
                 f"the {what} of a rating is missing, its id is {one}: give the id, or leave the rating out"
@@ -112,7 +131,7 @@ def check_known(
     ids: Sequence[Any], index: Mapping[Hashable, int], what: str, owner: object
 ) -> None:
     """Warn, once for each ``owner``, of ids that are unknown. Raises DataError if all are."""
-    unknown = [raw for raw in ids if raw not in index]
+    unknown = find_unknown(ids, index)
     if not unknown:
         return
     mismatch = find_type_mismatch(unknown, index)
@@ -162,7 +181,7 @@ def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: 
 
 def check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:
     """Warn of new ids that match known ones except for their type. Raises DataError if no new id is known."""
-    unknown = [raw for raw in new if raw not in known]
+    unknown = find_unknown(new, known)
     mismatch = find_type_mismatch(unknown, known)
     if mismatch is None:
         return
@@ -170,7 +189,7 @@ def check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: st
     n = sum(str(raw) in texts for raw in unknown)
     if not n:
         return
-    fault = f"{n} {what}s of the new ratings match known {what}s except for the type of the id"
+    fault = f"{n} new {what}s match known {what}s except for the type of the id"
     if len(unknown) == len(new):
         raise DataError(f"{fault}: for the trainset, {mismatch}; convert the new ids")
     warn(f"{fault}, and count as new {what}s: for the trainset, {mismatch}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import chain, compress, islice, pairwise
 from numbers import Real
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from tacenda_surprise.raw_ids import (
     as_list,
     check_ids,
     check_twins,
+    distinct,
     is_missing,
     numbers,
     raw_index,
@@ -57,6 +59,24 @@ class Touched(NamedTuple):
                 before[k] = given[place]
         return cls(users, items, values, before)
 
+    def are_all_news(
+        self, before: FitData, data: FitData, seen: Identities, known: Identities | None
+    ) -> bool:
+        """Whether ``data`` has no users and items but those ``before`` and those of these ratings.
+
+        ``seen`` and ``known`` are all identities, before and now, and may differ for users of these ratings alone;
+        ``known`` is None without conditioning.
+        """
+        sides = (self.users, before.users, data.users), (self.items, before.items, data.items)
+        for ids, old, new in sides:
+            if len(np.unique(ids[ids >= len(old)])) < len(new) - len(old):
+                return False
+        if known is None or data.identities is None:
+            return True
+        pairs = (np.stack([one.user_ids, one.item_ids]) for one in (seen, known))
+        old, new = (part[:, ~np.isin(part[0], self.users)] for part in pairs)
+        return np.array_equal(old, new)
+
     def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
         """Yield each user with the items and the values of all of their ``ratings``, old and new."""
         for user in np.unique(self.users).tolist():
@@ -75,7 +95,7 @@ class Touched(NamedTuple):
 def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
     """Find the places (n,) of the ratings of some users."""
     spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
-    return np.concatenate([np.arange(start, stop) for start, stop in spans])
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
 
 
 def users_at(ratings: Ratings, places: Numbers) -> Numbers:
@@ -90,7 +110,7 @@ class FitData(NamedTuple):
     identities: Identities | None  # who is known to have rated what, apart from the ratings
     users: dict[Hashable, int]  # raw id -> number
     items: dict[Hashable, int]
-    n_users: int  # with ratings
+    n_users: int  # of the trainset: those after the last one with ratings are not in it
     mean: float  # of all ratings, as Surprise has it
     trainset: Trainset | None = None  # of the ratings; made when it is asked for
 
@@ -112,7 +132,8 @@ class FitData(NamedTuple):
             return cls(data, None, users, items, data.n_users, data.mean if data else 0.0)
         found = data if isinstance(data, Trainset) else as_trainset(data, scale)
         ids = found._raw2inner_id_users, found._raw2inner_id_items
-        return cls(ratings_of(found), None, *ids, found.n_users, found.global_mean, found)
+        mean = found.global_mean if found.n_ratings else 0.0
+        return cls(ratings_of(found), None, *ids, found.n_users, mean, found)
 
     def with_trainset(self) -> FitData:
         """Add Surprise's trainset if there is none; numbers are its inner ids, and its lists are in their order."""
@@ -163,8 +184,8 @@ class FitData(NamedTuple):
         if len(new) * _OLD_PER_NEW <= len(old):
             pairs = user_numbers[new.user_ids], item_numbers[new.item_ids]
             touched = Touched.of(*pairs, new.values, old)
-        data = FitData(ratings, self.identities, users, items, len(users), ratings.mean)
-        return data, touched
+        n_users = max(self.n_users, int(np.searchsorted(ratings.user_offsets, len(ratings))))
+        return FitData(ratings, self.identities, users, items, n_users, ratings.mean), touched
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
@@ -173,7 +194,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
     of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
-    Raises DataError for anything else, and for ratings that are not finite numbers.
+    Raises DataError for anything else, for ratings that are not finite numbers, and if there are neither ratings nor a
+    scale.
     """
     columns, where = _read_columns(data, 3)
     if not columns:
@@ -193,8 +215,10 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
             f"{where}, taken for the ratings, does not contain numbers ({error}): correct it, or name the columns "
             "user, item and rating"
         ) from error
-    if not len(values) or not np.isfinite(values).all():
-        raise DataError("there are no ratings, or some are not finite; correct or leave them out")
+    if not np.isfinite(values).all():
+        raise DataError("some ratings are not finite; correct or leave them out")
+    if not len(values) and scale is None:
+        raise DataError("there are no ratings; give at least one")
     reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
@@ -228,8 +252,6 @@ def interactions_of(data: Any) -> FitData:
 def _collect_choices(
     user_ids: Any, item_ids: Any, users: dict[Hashable, int], items: dict[Hashable, int]
 ) -> FitData:
-    if not len(user_ids):
-        raise DataError("nobody has chosen anything; give at least one pair of a user and an item")
     pairs = Identities.from_pairs(user_ids, item_ids, len(users), len(items))
     ratings = Ratings.from_csr(
         pairs.offsets, pairs.item_ids, np.ones(len(pairs.item_ids), np.float32),
@@ -255,6 +277,8 @@ def _read_columns(data: Any, least: int) -> tuple[list[list[Any]], str]:
     columns, where = _take_columns(data, min(data.shape[1], 3))
     if len(columns) == 3:
         _refuse_wide(data, columns)
+    for column, what in zip(columns, ("user", "item"), strict=False):
+        check_ids(column, what)
     return columns, where
 
 
@@ -284,19 +308,27 @@ def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     """Raise DataError for a data frame with a row per user and a column per item; ``columns`` are its first three.
 
-    The column labels of a pivot table have a name, or are ids of items that are not text. A pivot table that was
-    read from a file has no such labels. Its second and third columns hold ratings alone, and its first column holds
-    ratings too, or another user in every row.
+    A column named item or rating tells it from one. The second and third columns of a pivot table hold numbers alone.
+    Its column labels have a name, or are ids of items that are not text. A pivot table that was read from a file has no
+    such labels. Its second and third columns hold ratings alone, and its first column holds ratings too, or another
+    user in every row.
     """
     labels = getattr(data, "columns", ())
+    texts = [str(label) for label in labels]
+    if any(place_of(name, texts) is not None for name in NAMES[1:]):
+        return
     numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
     wide = getattr(labels, "name", None) is not None
     # small numbers may count columns instead, as in a file without a header
     wide |= len(numbered) == 3 and not set(numbered) <= set(range(_MAX_LIST_COLUMNS))
-    if not wide and data.shape[1] > 3 and data.shape[0] >= _MIN_FRAME_ROWS:
-        users, items, values = ({x for x in set(one) if not is_missing(x)} for one in columns)
-        are_real = (isinstance(x, Real) and not isinstance(x, bool) for x in items | values)
-        if all(are_real) and items <= values | {0}:
+    is_long = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
+    if not (wide or is_long) or not all(map(_may_be_rating, chain(*columns[1:]))):
+        return
+    if not wide:
+        users, items, values = (
+            {x for x in distinct(c, "user") if not is_missing(x)} for c in columns
+        )
+        if items <= values | {0}:
             pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
             wide = len(users) == len(columns[0])
             # in a list of ratings hardly any pair of user and item occurs twice
@@ -308,13 +340,17 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
         )
 
 
+def _may_be_rating(value: Any) -> bool:
+    return (isinstance(value, Real | Decimal) and not isinstance(value, bool)) or is_missing(value)
+
+
 def ratings_of(trainset: Trainset) -> Ratings:
     """Convert the ratings of ``trainset``, users and items numbered by its inner ids.
 
     Kept for as long as the trainset lives, so that the algorithms of a grid search convert it once. Where a
     user rated an item twice the later rating counts, and a warning says how often that was.
 
-    Raises DataError for a rating that is not finite or off the scale, or if there are none.
+    Raises DataError for a rating that is not finite or off the scale.
     """
     if trainset in _CONVERTED:
         return _CONVERTED[trainset]
@@ -323,8 +359,6 @@ def ratings_of(trainset: Trainset) -> Ratings:
     # (item, rating, item, rating, ...) of all users in one pass, without a new object a rating.
     flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
     users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
-    if not n:
-        raise DataError("the trainset holds no ratings; give at least one")
     found = Ratings(
         users,
         flat[::2].astype(np.int64),
@@ -365,15 +399,15 @@ class SideInfo:
     """
 
     def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
-        kept: dict[tuple[Hashable, Hashable], None] = {}
+        rows: list[tuple[Hashable, Hashable]] = []
         for pair in as_list(pairs, "pairs"):
             fields = list(pair) if isinstance(pair, Iterable) else []
             if isinstance(pair, str | bytes) or len(fields) < 2:
                 raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")
-            kept[fields[0], fields[1]] = None
-        check_ids({user for user, _ in kept}, "user")
-        check_ids({item for _, item in kept}, "item")
-        self.pairs: list[tuple[Hashable, Hashable]] = list(kept)
+            rows.append((fields[0], fields[1]))
+        check_ids((user for user, _ in rows), "user")
+        check_ids((item for _, item in rows), "item")
+        self.pairs: list[tuple[Hashable, Hashable]] = list(dict.fromkeys(rows))
 
     @classmethod
     def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
@@ -393,8 +427,10 @@ class SideInfo:
     def join(self, data: FitData) -> FitData:
         """Add the pairs to ratings; users without ratings are numbered after the others.
 
-        Raises DataError for unusable pairs; warns of pairs that are left out.
+        Raises DataError for unusable pairs; warns of pairs that are left out, and of ids of another type.
         """
+        check_twins([user for user, _ in self.pairs], data.users, "user")
+        check_twins([item for _, item in self.pairs], data.items, "item")
         ratings, users = data.ratings, dict(data.users)
         pairs = [(user, item) for user, item in self.pairs if item in data.items]
         user_ids = np.array([users.setdefault(user, len(users)) for user, _ in pairs], np.int64)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.kernels.ratings import Tables
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
-from tacenda_surprise.raw_ids import check_ids, find_type_mismatch
+from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
 from tacenda_surprise.top_n import Lists, check_length, name_items
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
@@ -233,7 +233,7 @@ class NewUser(NamedTuple):
         return lists.best(self.model_user.score(), x, n, seen)
 
     def _number(self, iid: Hashable) -> Numbers:
-        if iid not in self.items:
+        if find_unknown([iid], self.items):
             mismatch = find_type_mismatch([iid], self.items)
             why = "" if mismatch is None else f": {mismatch}"
             warn(f"item {iid!r} is predicted as an average item, as it is not in the trainset{why}")
