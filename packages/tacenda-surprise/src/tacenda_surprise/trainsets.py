@@ -74,8 +74,8 @@ class Touched(NamedTuple):
         if known is None or data.identities is None:
             return True
         pairs = (np.stack([one.user_ids, one.item_ids]) for one in (seen, known))
-        old, new = (part[:, ~np.isin(part[0], self.users)] for part in pairs)
-        return np.array_equal(old, new)
+        before_of_others, of_others = (part[:, ~np.isin(part[0], self.users)] for part in pairs)
+        return np.array_equal(before_of_others, of_others)
 
     def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
         """Yield each user with the items and the values of all of their ``ratings``, old and new."""
