@@ -57,8 +57,38 @@ def test_only_newlines_end_lines_wherever_blocks_end(tmp_path_factory, text, enc
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word(write_file):
-    for text in (write_file("bom.txt", "\ufeffword word".encode()), "\ufeffword word"):
+    path = write_file("bom.txt", "\ufeffword word".encode())
+    for text in (path, "\ufeffword word", path.read_text("utf-8").splitlines()):
         assert decode(Corpus.from_text(text)) == [["word", "word"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (iter([Path("a.txt")]), r'several files as a list, e.g. sorted\(folder.glob\("\*.txt"\)\)'),
+        ([["a", "b"]], "use Corpus.from_sentences"),
+        ([b"a b"], "line 1 of the text is a bytes, not a string; give lines as strings"),
+        (b"a b", "a text is a path, a string or sentences, not b'a b', a bytes"),
+        (None, "not None, a NoneType"),
+        (5, "not 5, a int"),
+    ],
+    ids=["paths", "sentences", "lines of bytes", "bytes", "None", "number"],
+)
+def test_what_is_no_text_is_refused_with_what_to_give_instead(text, said):
+    with pytest.raises(CorpusError, match=said):
+        Corpus.from_text(text)
+
+
+def test_a_vocabulary_is_no_corpus_or_list_of_words():
+    for wrong in (Corpus.from_text("a b"), ["a", "b"]):
+        with pytest.raises(CorpusError, match="give a Vocabulary, such as that of a corpus"):
+            Corpus.from_text("a b", vocabulary=wrong)
+
+
+def test_lines_in_json_end_as_in_a_file(write_file):
+    path = write_file("t.jsonl", rb'{"text": "a b\r\nc\nd"}')
+    assert decode(Corpus.from_text(path, tokenizer=str.split)) == [["a", "b"], ["c"], ["d"]]
+    assert decode(Corpus.from_text(path, tokenizer=list)) == [["a", " ", "b"], ["c"], ["d"]]
 
 
 def test_nul_and_other_controls_are_kept(write_file):

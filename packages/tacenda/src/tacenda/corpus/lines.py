@@ -103,15 +103,24 @@ class File(Protocol):
 def text_files(text: object) -> list[Path] | None:
     """Return the files that ``text`` names: one path or a list of paths; None if it is text itself.
 
-    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, and if a
-    string, or the first one of a list, is the name of a file.
+    A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, if a string,
+    or the first one of a list, is the name of a file, and for an object that is no text.
     """
+    check_text(text)
     listed: Sequence[Any] = text if isinstance(text, list | tuple) else [text]
     if listed and isinstance(listed[0], os.PathLike):
         return [text_file(path) for path in listed]
     if listed and isinstance(listed[0], str):
         refuse_file_name(listed[0])
     return None
+
+
+def check_text(text: object) -> None:
+    """Raise CorpusError unless an object can be a text: a path, a string, or an iterable."""
+    if isinstance(text, bytes) or not isinstance(text, Iterable | os.PathLike):
+        raise CorpusError(
+            f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
+        )
 
 
 def text_file(path: str | os.PathLike[str]) -> Path:
@@ -157,9 +166,7 @@ def text_blocks(
     """
     files = text_files(text)
     if files is None:
-        lines: Any = text
-        if isinstance(text, str):
-            lines = io.StringIO(text.removeprefix("\ufeff"), newline="\n")
+        lines: Any = io.StringIO(text, newline="\n") if isinstance(text, str) else text
         yield from texts_of(line_blocks(lines), "the text", marks, text_field)
         return
     total = sum(path.stat().st_size for path in files)
@@ -309,17 +316,23 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
-    """Yield lines from an iterable in blocks, without the ends of lines. Raises CorpusError for other objects."""
+    """Yield lines from an iterable in blocks, as `read_blocks` does. Raises CorpusError for other objects."""
     block: list[str] = []
     size = 0
     bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
     with closing(bar):
         for number, line in enumerate(bar, start=1):
             if not isinstance(line, str):
+                advice = "give lines as strings"
+                if isinstance(line, os.PathLike):
+                    advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
+                elif isinstance(line, list | tuple):
+                    advice = "for sentences that are tokenized already use Corpus.from_sentences"
                 raise CorpusError(
-                    f"line {number} of the text is a {type(line).__name__}, not a string; "
-                    "for sentences that are tokenized already use Corpus.from_sentences"
+                    f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
                 )
+            if number == 1:
+                line = line.removeprefix("\ufeff")
             block.append(line.removesuffix("\n").removesuffix("\r"))
             size += len(line)
             if size >= BLOCK_BYTES:
@@ -380,7 +393,7 @@ def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterato
         for number, line in enumerate(block, n_lines + 1):
             if line and not line.isspace():
                 try:
-                    texts += _read_text(line, field).split("\n")
+                    texts += _read_text(line, field).replace("\r\n", "\n").split("\n")
                 except CorpusError as error:
                     raise CorpusError(f"{name}, line {number}: {error}") from error
         yield texts

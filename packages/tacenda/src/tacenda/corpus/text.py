@@ -13,6 +13,7 @@ from tacenda.corpus.lines import (
     Lines,
     Marks,
     check_marks,
+    check_text,
     sentence_without_marks,
     text_blocks,
     text_files,
@@ -83,7 +84,8 @@ def as_corpus(
             text.refuse_marks()
         return text
     if not isinstance(text, str | os.PathLike):
-        sentences = iter(_check_sentences(text))
+        check_text(text)
+        sentences = iter(cast("Iterable[Sentence]", text))
         first = next(sentences, None)
         if not isinstance(first, str | os.PathLike):
             rest = [] if first is None else chain([first], sentences)
@@ -118,14 +120,5 @@ def sentences_of(
         for lines in text_blocks(cast("Lines", text), encoding, errors, marks, text_field):
             yield from map(split, lines)
         return
-    for number, sentence in enumerate(_check_sentences(text), 1):
+    for number, sentence in enumerate(cast("Iterable[Sentence]", text), 1):
         yield sentence_without_marks(tokens_of(sentence, split), marks, number)
-
-
-def _check_sentences(text: object) -> Iterable[Sentence]:
-    """Return a text that is not a file or a string. Raises CorpusError if it cannot be sentences."""
-    if isinstance(text, bytes) or not isinstance(text, Iterable):
-        raise CorpusError(
-            f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
-        )
-    return text

@@ -76,6 +76,10 @@ class Selection:
         """Set the options that follow from a given vocabulary."""
         if self.vocabulary is None:
             return
+        if not isinstance(self.vocabulary, Vocabulary):
+            raise CorpusError(
+                f"vocabulary is a {type(self.vocabulary).__name__}; give a Vocabulary, such as that of a corpus"
+            )
         implied = {**vars(self.vocabulary.normalization), "oov": self.vocabulary.oov}
         for name, default in vars(Selection()).items():
             value, fixed = getattr(self, name), implied.get(name, default)
