@@ -202,8 +202,22 @@ def test_a_name_of_two_distributions_is_an_error_only_when_it_is_asked_for(insta
 
 def test_a_name_that_one_distribution_claims_twice_is_an_error(install):
     install(FakeDistribution("a", [embedder("x", object, "m:A"), embedder("x", object, "m:B")]))
-    with pytest.raises(PluginError, match=r"claimed by a \(m:A\) and a \(m:B\)"):
+    with pytest.raises(
+        PluginError, match=r"claimed by a \(m:A\) and a \(m:B\): a must give each a name"
+    ):
         plugins.get("embedders", "x", distribution="a")
+
+
+def test_an_entry_point_that_is_written_twice_counts_once(install):
+    found = model()
+    install(FakeDistribution("a", [embedder("x", lambda: found, "m:A")] * 2))
+    assert plugins.get("embedders", "x") is found
+
+
+@pytest.mark.parametrize("name", ["", "x@mine"])
+def test_a_name_that_nobody_could_ask_for_is_not_registered(install, name):
+    with pytest.raises(PluginError, match="needs a name without @"):
+        plugins.register("embedders", name, model())
 
 
 def test_a_distribution_seen_twice_counts_once(install):
@@ -211,6 +225,15 @@ def test_a_distribution_seen_twice_counts_once(install):
     install(*twice)
     [record] = plugins.available("embedders")
     assert record.distribution == "my_dist"
+
+
+def test_what_is_wrong_with_a_distribution_that_does_not_count_is_not_reported(install, caplog):
+    unread = FakeDistribution("a", [("tacenda.embedder", "x", model)])
+    install(
+        FakeDistribution("a", [embedder("x", model)]), FakeDistribution("a", "tacenda."), unread
+    )
+    assert [record.name for record in plugins.available()] == ["x"]
+    assert (plugins.faults(), caplog.text) == ([], "")
 
 
 @pytest.mark.parametrize(

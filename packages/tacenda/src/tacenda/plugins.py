@@ -84,8 +84,8 @@ class PluginRecord:
 
 class _Installed(NamedTuple):
     records: tuple[PluginRecord, ...]  # of all groups
-    faults: dict[str, str]  # a sentence for each unreadable file, or group that nothing reads
     torn: tuple[str, ...]  # distributions whose entry points cannot all be read
+    unread: tuple[str, ...]  # a sentence for each group that nothing reads
 
 
 #: A number that changes whenever `get` may return another object: a key for caches.
@@ -133,7 +133,10 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 def faults() -> list[str]:
     """Return a sentence for each distribution whose entry points are unreadable, or in a group that nothing reads."""
     records()
-    return list(_installed.faults.values()) if _installed else []
+    if _installed is None:
+        return []
+    missing = "its entry points cannot all be read, so plugins may be missing"
+    return [*(f"{name}: {missing}" for name in _installed.torn), *_installed.unread]
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -172,18 +175,17 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         if _installed and (torn := _installed.torn):
             hint += f"; the entry points of {', '.join(torn)} cannot all be read"
         if _installed:  # such as the group of this very plugin, misspelled
-            unread = [text for who, text in _installed.faults.items() if " tacenda." in who]
-            hint += "".join(f"; {text}" for text in unread)
+            hint += "".join(f"; {text}" for text in _installed.unread)
         raise PluginError(
             f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
         )
     if len(matching) > 1:
         matching.sort(key=lambda record: (record.distribution, record.target))
         owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
-        raise PluginError(
-            f"{name!r} under tacenda.{kind} is claimed by {owners}: choose one, as in "
-            f"{name}@{matching[0].distribution}, or uninstall one"
-        )
+        advice = f"choose one, as in {name}@{matching[0].distribution}, or uninstall one"
+        if matching[0].key == matching[-1].key:
+            advice = f"{matching[0].distribution} must give each a name of its own"
+        raise PluginError(f"{name!r} under tacenda.{kind} is claimed by {owners}: {advice}")
     claim = matching[0]
     outcomes = _outcomes
     # The lock is not held while loading: an import that itself asks the registry would deadlock with that of another
@@ -225,14 +227,15 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
 
     An object that is installed under this name already stays as it is.
 
-    Raises PluginError if the kind is unknown, the name is empty, or ``distribution`` installs another object under it.
+    Raises PluginError if the kind is unknown, the name is empty or has an @, or ``distribution`` installs another
+    object under it.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
     if kind not in KINDS:
         raise _unknown_kind(kind)
-    if not name:
-        raise PluginError("a plugin needs a name")
+    if not name or "@" in name:  # NAME@DISTRIBUTION is how `get` tells two apart
+        raise PluginError(f"a plugin needs a name without @, not {name!r}")
     same = [r for r in records() if (r.kind, r.name) == (kind, name) and not is_registered(r)]
     claim = next(
         (r for r in same if r.key == record.key or (distribution, target) == (RUNTIME, r.target)),
@@ -374,57 +377,62 @@ def _read_all() -> _Installed:
 
     METADATA is parsed only of those with entry points of ours, many times as fast as parsing it of all.
     """
-    records: dict[str, list[PluginRecord]] = {}
-    found: dict[str, str] = {}
+    records: dict[str, list[PluginRecord]] = {}  # by the name of the distribution
     torn: list[str] = []
+    unread: list[str] = []
     others: dict[str, list[Distribution]] = {}  # without plugins, by the names of their folders
     for dist in importlib.metadata.distributions():
-        damage: list[str] = []
+        text, damage = _read_entry_points(dist)
         # NAME-VERSION.dist-info, which no public attribute tells
         folder = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
-        try:
-            text = dist.read_text(_FILE) or ""
-        except UnicodeDecodeError as error:
-            text = error.object.decode(errors="replace")
-            damage.append(f"{_FILE} is not UTF-8 at byte {error.start}")
-        except Exception as error:  # foreign metadata may fail in any way
-            text = ""
-            damage.append(f"{_FILE} cannot be read ({describe(error)})")
         # a file that begins with no [group] may be ours too
         if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
             others.setdefault(canonical(folder[0]), []).append(dist)
             continue
         name, version = _read_headers(dist)
-        sound = bool(name)
-        if sound and any(_read_headers(each)[0] for each in others.get(canonical(name), ())):
+        own, key = list[PluginRecord](), canonical(name)
+        if name and (key in records or any(_read_headers(each)[0] for each in others.get(key, ()))):
             continue
-        if not sound:
+        if name:
+            records[key] = own
+        else:
             damage.append("its METADATA is missing or cannot be read")
             name, _, version = folder
-        own: list[PluginRecord] = []
-        for group, point, target in _parse(text, damage):
+        # a line that is there twice counts once
+        for group, point, target in dict.fromkeys(_parse(text, damage)):
             kind = group.removeprefix("tacenda.")
             if kind in GROUPS and kind != group:
                 own.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
-                near = difflib.get_close_matches(kind, GROUPS, n=1)
-                groups = ", ".join(f"tacenda.{each}" for each in near or GROUPS)
-                meant = f"is {groups} meant?" if near else f"the groups are {groups}"
-                found[f"{name} {group}"] = (
-                    f"{name}: nothing reads its entry points in the group {group}; {meant}"
-                )
+                unread.append(f"{name}: {_describe_unread(group)}")
         if damage:
             torn.append(name)
-            found[name] = f"{name}: its entry points cannot all be read, so plugins may be missing"
             shown = "; ".join(damage[:3])
             # a logged warning cannot be turned into an error that ends the search
             _logger.warning(
                 "%s", TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it")
             )
-        if sound:
-            records.setdefault(canonical(name), own)
     together = tuple(chain.from_iterable(records.values()))
-    return _Installed(together, found, tuple(dict.fromkeys(torn)))
+    return _Installed(together, tuple(dict.fromkeys(torn)), tuple(dict.fromkeys(unread)))
+
+
+def _read_entry_points(dist: Distribution) -> tuple[str, list[str]]:
+    """Return the text of the entry points of a distribution, and what is wrong with it."""
+    try:
+        return dist.read_text(_FILE) or "", []
+    except UnicodeDecodeError as error:
+        text = error.object.decode(errors="replace")
+        return text, [f"{_FILE} is not UTF-8 at byte {error.start}"]
+    except Exception as error:  # foreign metadata may fail in any way
+        return "", [f"{_FILE} cannot be read ({describe(error)})"]
+
+
+def _describe_unread(group: str) -> str:
+    """Return a clause on a group of entry points that nothing reads."""
+    near = difflib.get_close_matches(group.removeprefix("tacenda."), GROUPS, n=1)
+    groups = ", ".join(f"tacenda.{each}" for each in near or GROUPS)
+    meant = f"is {groups} meant?" if near else f"the groups are {groups}"
+    return f"nothing reads its entry points in the group {group}; {meant}"
 
 
 def _read_headers(dist: Distribution) -> tuple[str, str]:
