@@ -297,6 +297,25 @@ def test_vectors_of_a_pipeline_that_change_are_seen_at_once(vocab, vectors, chan
     assert_as_layers(model, docs)
 
 
+class WithoutNumbers(Letters):
+    def scaled_vectors(self, words):
+        return super().scaled_vectors(words) * [[word.isalpha()] for word in words]
+
+
+def test_words_that_get_and_lose_a_vector_are_seen_at_once(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["static vectors"](), docs, "model")
+    vocab.vectors = MorphologicalVectors(strings=vocab.strings, model=WithoutNumbers())
+    vocab.set_vector("77", np.ones(3, "f"))  # makes room for more
+    assert_as_layers(model, docs)
+    with vocab.vectors.memory_zone():
+        vocab.set_vector("12", np.full(3, 2, "f"))
+        assert_as_layers(model, docs)
+    assert_as_layers(model, docs)
+    vocab.set_vector("3,4", np.full(3, -4, "f"))
+    assert_as_layers(model, docs)
+
+
 def test_more_words_than_are_kept(vocab, monkeypatch):
     monkeypatch.setattr(fused, "_CACHE_BYTES", 4 * 30 * 6)
     docs = documents(vocab, (3, 5, 8, 30))

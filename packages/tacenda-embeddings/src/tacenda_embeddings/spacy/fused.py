@@ -338,7 +338,7 @@ class WordRows:
         weights = (
             digest([node.get_param(name) for node, name in plan.weights]),
             [node.get_param("E").shape for node, _ in plan.hashed],
-            (vectors.model, vectors.shape) if plan.static else None,
+            (vectors.model, vectors.version) if plan.static else None,
         )
         cache = self._cache
         if cache is None or cache.weights != weights:

@@ -160,6 +160,7 @@ class MorphologicalVectors(BaseVectors):
         self._survey: Any = None  # of the tokens that layers ask for
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}
+        self.version = 0  # changes whenever a word gets or loses its row
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
         # vectors of words without a row, in host memory; zeros for a word that has none
         self._cached_vectors: dict[int, Any] = {}
@@ -381,6 +382,7 @@ class MorphologicalVectors(BaseVectors):
                 self._cached_vectors = cached
                 while self.n_keys > n_keys:
                     self.key2row.popitem()
+                    self.version += 1
 
     # -- words that the model does not know -----------------------------------------------------------
 
@@ -412,6 +414,7 @@ class MorphologicalVectors(BaseVectors):
             if place == len(self):
                 self.resize((max(100, int(1.3 * len(self))), self.vectors_length))
             self.key2row[int(self.strings.add(key) if isinstance(key, str) else key)] = place
+            self.version += 1
         self.data[place] = vector
         return place
 
