@@ -92,6 +92,7 @@ def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
     assert model.perplexity(text(30, 2)).value == pytest.approx(
         unigram.perplexity(text(30, 2)).value, rel=0.02
     )
+    np.testing.assert_array_equal(model.parameters.biases, model.network.outputs[:, -1:])
 
 
 def test_more_epochs_may_follow(tmp_path, monkeypatch):

@@ -142,6 +142,8 @@ class RecurrentPredictor(Predictor):
 
     def __init__(self, network: Network, boundary: int) -> None:
         self.network, self.boundary, self.n_types = network, boundary, len(network.outputs)
+        A, B, a, outputs = network
+        self.parameters = SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:])
 
     def start(self) -> State:
         return State(
@@ -182,7 +184,3 @@ class RecurrentPredictor(Predictor):
             states, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
             h = last[-1:]
             yield states[~begins], words[~begins], State(h.tobytes())
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        A, B, a, outputs = self.network
-        return SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:]).to_arrays()
