@@ -327,8 +327,9 @@ def test_vectors_may_be_given_to_start_from(corpus):
     found = model.vectors(corpus.vocabulary.words)[corpus.type_counts > 0]
     size = np.sqrt(np.mean(given**2))
     assert_allclose(found, given[corpus.type_counts > 0] / size, rtol=1e-4)
-    with pytest.raises(ConfigurationError, match="must be finite and"):
-        VarEmbed(**settings).fit(corpus, vectors=given[:-1])
+    for wrong in (given[:-1], given * np.inf, [[1.0], [1.0, 2.0]], "numbers"):
+        with pytest.raises(ConfigurationError, match=r"must be finite numbers of shape \(\d+, 6\)"):
+            VarEmbed(**settings).fit(corpus, vectors=wrong)
 
 
 def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(corpus, tmp_path):

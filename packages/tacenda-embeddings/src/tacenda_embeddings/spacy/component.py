@@ -244,10 +244,9 @@ class TokenEmbeddings(ModelComponent):
         """Restore the vectors and hooks that documents lost in a ``DocBin``, in bytes or in another process.
 
         Returns the documents. Vectors that are missing or have another width are computed again, because a ``DocBin``
-        does not keep the tensor. If several
-        components append columns, each restores its own; call them in the order of the pipeline.
-        ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which
-        `similarity` compares them.
+        does not keep the tensor. If several components append columns, each restores its own; call them in the order of
+        the pipeline. ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks
+        through which `similarity` compares them.
         """
         given = list(docs)
         lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]

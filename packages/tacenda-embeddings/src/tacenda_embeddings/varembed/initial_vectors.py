@@ -124,11 +124,13 @@ def _find_words(
     """Return initial vectors of the vocabulary (types, width), of root mean square 1 (0.1 if they are random)."""
     shape = (len(corpus.vocabulary), width)
     if given is not None:
-        words = np.array(given, np.float32)
+        try:
+            words = np.array(given, np.float32)
+        except (TypeError, ValueError):  # rows of several lengths, or no numbers
+            words = np.empty(0, np.float32)
         if words.shape != shape or not np.isfinite(words).all():
             raise ConfigurationError(
-                f"the vectors to start from have shape {words.shape}; they must be finite and {shape}, "
-                "a row for every type of the vocabulary"
+                f"the vectors to start from must be finite numbers of shape {shape}: a row for each vocabulary type"
             )
     elif source == "random":
         drawn = np.random.default_rng([seed, 2]).standard_normal(shape, np.float32)
