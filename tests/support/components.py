@@ -80,9 +80,17 @@ class ComponentTests:
         component.from_disk(tmp_path / "whole", exclude=["model"])
         component.from_bytes(component.to_bytes(), exclude=["model"])
         assert self.values(nlp(TEXT)) == before
+        without_model = component.to_bytes(exclude=["model"])
+        with pytest.raises(NotFittedError):
+            component.from_bytes(without_model).fitted  # noqa: B018
 
     def test_damaged_model_on_disk_is_refused_in_one_sentence(self, nlp, tmp_path):
         nlp.to_disk(tmp_path / "pipeline")
+        for cfg in ("{}", '{"fitted": "no"}', "[]"):
+            nlp.get_pipe(self.factory).to_disk(tmp_path / "component")
+            (tmp_path / "component" / "cfg.json").write_text(cfg)
+            with pytest.raises(TacendaError, match=r"cfg\.json"):
+                nlp.get_pipe(self.factory).from_disk(tmp_path / "component")
         tensors = next((tmp_path / "pipeline").rglob("*.safetensors"))
         tensors.write_bytes(tensors.read_bytes()[:-8])
         with pytest.raises(TacendaError):

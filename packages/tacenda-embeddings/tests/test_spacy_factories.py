@@ -61,3 +61,6 @@ def test_packaged_pipeline_requires_the_distribution_of_its_embedder(toy, tmp_pa
     component.initialize(artifact=toy)
     required = [each.split(">")[0] for each in nlp.meta["requirements"]]
     assert required == ["tacenda-embeddings", "numpy"]
+    nlp.meta["requirements"] = ["Tacenda_Embeddings>=0.1", "NumPy"]
+    component.initialize(artifact=toy)
+    assert nlp.meta["requirements"] == ["Tacenda_Embeddings>=0.1", "NumPy"]

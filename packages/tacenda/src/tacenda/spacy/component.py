@@ -17,7 +17,7 @@ from spacy.tokens import Doc
 
 from tacenda import store
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, warn
-from tacenda.plugins import version_of
+from tacenda.plugins import canonical, version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
 _SURVEYED_EXAMPLES = 100  # examples of a training whose tokens are looked at
@@ -218,12 +218,9 @@ class ModelComponent(Pipe):
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """Serialize the fitted model; ``exclude=["model"]`` leaves it out."""
-        model = self._model
-        serialize = {
-            "cfg": lambda: srsly.json_dumps({"fitted": model is not None}),
-            "model": lambda: b"" if model is None else model.to_artifact().to_bytes(),
-        }
-        return bytes(util.to_bytes(serialize, exclude))
+        model = None if "model" in exclude else self._model
+        artifact = b"" if model is None else model.to_artifact().to_bytes()
+        return bytes(util.to_bytes({"model": lambda: artifact}, ()))
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
         """Restore what `to_bytes` returned; a component saved without a model has none afterwards."""
@@ -231,7 +228,7 @@ class ModelComponent(Pipe):
         def model_from(artifact: bytes) -> None:
             self._set_model(self._load_model(artifact) if artifact else None)
 
-        util.from_bytes(data, {"cfg": lambda _: None, "model": model_from}, exclude)
+        util.from_bytes(data, {"model": model_from}, exclude)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -245,10 +242,17 @@ class ModelComponent(Pipe):
         srsly.write_json(folder / "cfg.json", {"fitted": model is not None})
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_disk` saved; a component saved without a model has none afterwards."""
+        """Load what `to_disk` saved; a component saved without a model has none afterwards.
+
+        Raises ArtifactError if it is missing or damaged.
+        """
         folder = store.path_of(path, ArtifactError)
         if "model" not in exclude:
             fitted = read_cfg(folder).get("fitted")
+            if not isinstance(fitted, bool):
+                raise ArtifactError(
+                    f"{folder / 'cfg.json'} is damaged: its 'fitted' is {fitted!r:.40}, not true or false"
+                )
             self._set_model(self._load_model(folder / "model") if fitted else None)
         return self
 
@@ -312,5 +316,7 @@ def note_requirement(nlp: Any, distribution: str) -> None:
         return  # registered by hand, or run from a source tree: there is nothing to install
     wanted = f"{distribution}{util.get_minor_version_range(version)}"
     noted = nlp.meta.setdefault("requirements", [])
-    if distribution not in {util.split_requirement(each)[0] for each in noted}:
+    if canonical(distribution) not in {
+        canonical(util.split_requirement(each)[0]) for each in noted
+    }:
         noted.append(wanted)
