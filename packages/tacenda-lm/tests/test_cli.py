@@ -283,8 +283,10 @@ def test_a_model_of_the_words_of_another_can_be_mixed_with_it(
         assert one.vocabulary.words == (*words, "</s>", "<unk>"), "they keep their order"
 
 
-def test_a_vocabulary_that_cannot_be_used_is_refused(refused, text, saved, tmp_path):
+def test_a_vocabulary_that_cannot_be_used_is_refused(refused, text, saved, tmp_path, write_file):
+    marks = write_file("marks", "<s> </s>\n\n<unk>")
     for more, message in (
+        (("--vocabulary", marks), "marks has no words"),
         (("--vocabulary", "nowhere"), "nowhere"),
         (("--vocabulary", tmp_path), "model"),
         (("--vocabulary", saved, "--max-vocabulary", 5), "max_vocabulary"),

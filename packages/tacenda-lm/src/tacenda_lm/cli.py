@@ -11,7 +11,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -678,15 +678,15 @@ def _announce_fitted_lines(
 def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     """Read a vocabulary from a saved or installed model, a file of clusters, or a file of words.
 
-    Raises ConfigurationError for a model without a vocabulary, and CorpusError for a file that cannot be read.
+    Raises ConfigurationError for a model or a file without words, and CorpusError for a file that cannot be read.
     """
     import tacenda
     from tacenda import Vocabulary
     from tacenda.artifact import by_name
-    from tacenda.corpus.lines import whole_number
+    from tacenda.corpus.lines import START, whole_number
     from tacenda.corpus.text import sentences_of
     from tacenda.tokenizers import ASCII_WHITESPACE, get_tokenizer
-    from tacenda.vocabulary import Normalization
+    from tacenda.vocabulary import BOUNDARY, UNKNOWN, Normalization
 
     if source.is_dir() or any(model.name == str(source) for model in by_name.available()):
         found = getattr(tacenda.load(source), "vocabulary", None)
@@ -703,5 +703,7 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
         counts = {word: whole_number(count.strip()) or 1 for _, word, count in rows}
         return Vocabulary.from_counts(counts, 0, min_count=1, normalization=normalization)
     split = get_tokenizer(ASCII_WHITESPACE)
-    words = chain.from_iterable(split("\t".join(row)) for row in rows)
+    words = [word for row in rows for word in split("\t".join(row))]
+    if not set(words) - {START, BOUNDARY, UNKNOWN}:
+        raise ConfigurationError(f"{source} has no words: name a file of words, or a saved model")
     return Vocabulary.from_words(words, normalization)
