@@ -333,3 +333,11 @@ def test_a_pipe_in_a_cache_is_not_waited_for(write_file, tmp_path, name):
     os.mkfifo(array)
     with pytest.raises(CorpusError, match="is not a file"):
         Corpus.open(tmp_path / "c")
+
+
+def test_limits_of_numpy_are_stored_as_json(text, folder):
+    for _ in range(2):
+        corpus = Corpus.from_text(
+            text, cache=folder, min_count=np.int64(1), max_vocabulary=np.int32(9)
+        )
+        assert json.loads(json.dumps(corpus.origin))["max_vocabulary"] == 9
