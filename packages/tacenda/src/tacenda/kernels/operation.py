@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
 import numpy as np
 
 from tacenda import plugins
-from tacenda.array_ops import to_tensors
+from tacenda.array_ops import to_numpy, to_tensors
 from tacenda.arrays import KINDS, Cuts, Spec, below, spec_of
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
@@ -191,13 +191,8 @@ def _write_quick(
             values = [*(given | dict(changed or {})).values()]
         return dispatch.resolve(name, device)(*values)
 
-    space = {
-        **_SPACE,
-        "_check": check,
-        "_explain": declared.explain,
-        "_prepare": prepare,
-        "_names": order,
-    }
+    space = {**_SPACE, "_check": check, "_explain": declared.explain, "_prepare": prepare}
+    space["_names"] = order
     signature, unpacked, conditions, converted = [], [], [], []
     for parameter in declared.parameters:
         space[f"_default_{parameter.name}"] = parameter.default
@@ -421,7 +416,7 @@ def _make_float_check(name: str, spec: Spec) -> _Check:
         else:
             value, device = _to_array(name, value), "cpu"
         if on_host_only:
-            value = on_host(value)
+            value = to_numpy(value)
         elif sizes.setdefault(_DEVICE, device) != device and not is_anywhere:
             raise KernelError(_describe_device(name, value, device, sizes))
         dtype, like = value.dtype, fixed
@@ -431,7 +426,7 @@ def _make_float_check(name: str, spec: Spec) -> _Check:
                     _describe_mismatch(name, value, "float32 or float64", spec, sizes)
                 )
             like = dtype if is_own_dtype else sizes.setdefault(_LIKE, dtype)
-        if dtype is not like and dtype != like and not _are_same_dtype(dtype, like):
+        if dtype is not like and _name_dtype(dtype) != _name_dtype(like):
             if not converts:
                 raise KernelError(_describe_mismatch(name, value, like, spec, sizes))
             value = convert(value, like)
@@ -458,10 +453,7 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
     def check(value: Any, sizes: _Sizes) -> Any:
         if value.__class__ is not np.ndarray and (on_host_only or not hasattr(value, "detach")):
             value = _to_array(name, value)
-        kind = (
-            getattr(value.dtype, "kind", None)
-            or str(value.dtype).removeprefix("torch.").lstrip("u")[0]
-        )
+        kind = getattr(value.dtype, "kind", None) or _name_dtype(value.dtype).lstrip("u")[0]
         if not spec.bind(value.shape, sizes) or (kind not in kinds and len(value)):
             raise KernelError(_describe_mismatch(name, value, wanted, spec, sizes))
         if not getattr(value.dtype, "isnative", True):
@@ -515,10 +507,10 @@ def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
 def convert(array: Any, dtype: Any) -> Any:
     """Return an array or a tensor in C order and in a dtype of NumPy or torch."""
     if array.__class__ is np.ndarray:
-        return np.ascontiguousarray(array, str(dtype).removeprefix("torch."))
+        return np.ascontiguousarray(array, _name_dtype(dtype))
     import torch
 
-    return array.to(getattr(torch, str(dtype).removeprefix("torch."))).contiguous()
+    return array.to(getattr(torch, _name_dtype(dtype))).contiguous()
 
 
 def convert_like(array: Any, dtype: Any, like: Any) -> Any:
@@ -528,7 +520,7 @@ def convert_like(array: Any, dtype: Any, like: Any) -> Any:
         if not isinstance(like, np.ndarray):
             (array,) = to_tensors((array,), like.device)
     elif isinstance(like, np.ndarray):
-        array = on_host(array)
+        array = to_numpy(array)
     else:
         array = array.to(like.device)
     return convert(array, np.dtype(dtype))
@@ -541,15 +533,10 @@ def _is_in_c_order(array: Any) -> bool:
     )
 
 
-def on_host(array: Any) -> Any:
-    """Return an array, a tensor or a list as a numpy array."""
-    return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
-
-
 def _to_array(name: str, value: Any) -> Any:
     """Return an array, a tensor or a list as a numpy array. Raises KernelError for anything else."""
     try:
-        array = on_host(value)
+        array = np.asarray(to_numpy(value))
     except (TypeError, ValueError):  # as for lists of different lengths
         array = None
     if array is None or array.dtype.kind not in "biufc":
@@ -562,19 +549,19 @@ def _shorten(value: object) -> str:
     return f"{' '.join(repr(value).split()):.60}"
 
 
-def _are_same_dtype(a: Any, b: Any) -> bool:
-    """Tell whether dtypes of NumPy or torch are the same."""
-    return str(a).removeprefix("torch.") == str(b).removeprefix("torch.")
+def _name_dtype(dtype: object) -> str:
+    """Return the name of a dtype of NumPy or torch."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _describe_mismatch(name: str, value: Any, wanted: Any, spec: Spec, sizes: _Sizes) -> str:
     """Return a sentence on how an argument is and how it must be."""
-    wanted = str(wanted).removeprefix("torch.")
     writes = ", to be changed in place," if in_place in spec.constraints else ""
-    found = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    found = f"{_name_dtype(value.dtype)} {tuple(value.shape)}"
     if not _is_in_c_order(value):
         found += " in another order"
-    return f"{name} must be {wanted} ({spec.describe_shape(sizes)}) in C order{writes or ','} not {found}"
+    wanted = f"{_name_dtype(wanted)} ({spec.describe_shape(sizes)})"
+    return f"{name} must be {wanted} in C order{writes or ','} not {found}"
 
 
 def _describe_device(name: str, value: Any, device: str, sizes: _Sizes) -> str:
