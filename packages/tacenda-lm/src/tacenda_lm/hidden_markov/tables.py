@@ -284,7 +284,8 @@ class Passed(NamedTuple):
     """A piece of text after the forward pass."""
 
     tokens: slice  # its place in the text
-    observed: hmm.Sequences  # its ``pairs`` are slots of the store's pool
+    observed: hmm.Sequences  # its ``pairs`` are slots of the pool
+    pool: _Floats
     forward: hmm.Forward  # scores and filtered states
 
 
@@ -350,7 +351,16 @@ class Tables:
             sequences = sequences._replace(first=rows)
             starts = np.concatenate([first[None], starts])
         passed = hmm.hmm_block(pool, self.emissions, starts, sequences)
-        return Passed(tokens, sequences, passed)
+        return Passed(tokens, sequences, pool, passed)
+
+    def backward(self, passed: Passed) -> hmm.Counts:
+        """Return the expected counts and the posteriors of a piece of text."""
+        pairs, words, first, offsets = passed.observed
+        # counts are as large as the pool: take only the blocks that occur
+        used, numbers = np.unique(pairs, return_inverse=True)
+        observed = hmm.Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
+        blocks, starts = passed.pool[used], self.starts[:1]
+        return hmm.hmm_block_backward(blocks, self.emissions, starts, observed, passed.forward)
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""

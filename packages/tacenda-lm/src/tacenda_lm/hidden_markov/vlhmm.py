@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -178,21 +177,29 @@ class HiddenMarkov(LanguageModel):
         ids = self._ids(sentence, eos)
         words, cuts = self._sentences(ids, np.array([0, len(ids)]))
         tables = self.tables
-        classes = tables.lexicon.classes[words]
-        emissions = tables.emissions[tables.lexicon.places[words]]
         probabilities = np.empty((len(words), tables.k), np.float32)
         for passed in tables.passes(words, cuts):
-            probabilities[passed.tokens] = passed.forward.states
-        # p(later words | state) up to a factor, from the last word of each sentence back
-        for begin, end in pairwise(cuts.tolist()):
-            later = np.ones(tables.k, np.float32)
-            for t in range(end - 2, begin - 1, -1):
-                pool, slots = tables.store.get(*classes[t : t + 2, None].astype(np.int64))
-                later = (emissions[t + 1] * later) @ pool[slots[0]]
-                later = np.maximum(later / max(later.max(), _MIN_PROBABILITY), _MIN_PROBABILITY)
-                joint = probabilities[t] * later
-                probabilities[t] = joint / max(joint.sum(), _MIN_PROBABILITY)
-        return Posterior(classes, probabilities)
+            start, stop = passed.tokens.start, passed.tokens.stop
+            if {start, stop}.issubset(cuts.tolist()):
+                probabilities[start:stop] = tables.backward(passed).posteriors
+                continue
+            # a piece of a sentence: its states given the words before, until the last piece was read
+            probabilities[start:stop] = passed.forward.states
+            if stop in cuts:
+                self._smooth(words, probabilities, int(cuts[cuts < stop].max()), stop)
+        return Posterior(tables.lexicon.classes[words], probabilities)
+
+    def _smooth(self, words: Ids, probabilities: _Floats, begin: int, end: int) -> None:
+        """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place."""
+        tables, later = self.tables, np.ones(self.tables.k, np.float32)
+        classes = tables.lexicon.classes[words].astype(np.int64)
+        for t in range(end - 2, begin - 1, -1):
+            pool, slots = tables.store.get(classes[t : t + 1], classes[t + 1 : t + 2])
+            # p(later words | state) up to a factor
+            later = (tables.emissions[tables.lexicon.places[words[t + 1]]] * later) @ pool[slots[0]]
+            later = np.maximum(later / max(later.max(), _MIN_PROBABILITY), _MIN_PROBABILITY)
+            joint = probabilities[t] * later
+            probabilities[t] = joint / max(joint.sum(), _MIN_PROBABILITY)
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
