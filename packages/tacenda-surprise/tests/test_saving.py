@@ -177,8 +177,8 @@ def test_a_machine_that_predicted_in_a_way_there_is_no_more_is_refused(load, tra
     found = artifact.read(tmp_path / "algo")
     found.config["settings"] |= {"prediction": "exact"}
     artifact.write(tmp_path / "algo", found)
-    wrong = "algo: RBM no longer has the option prediction: it is always 'mean_field', not 'exact'$"
-    with pytest.raises(ArtifactError, match=f"^cannot load .*{wrong}"):
+    wrong = "RBM no longer has the option prediction: it is always 'mean_field', not 'exact'$"
+    with pytest.raises(ArtifactError, match=f"^cannot load .*algo: .*{wrong}"):
         load(tmp_path / "algo")
 
 
