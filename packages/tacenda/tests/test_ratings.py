@@ -102,9 +102,18 @@ def test_ratings_off_the_scale_are_refused_by_name():
         Ratings.from_triples(TRIPLES, scale=(1, 4))
 
 
-@pytest.mark.parametrize("scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5)])
+@pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT")], ids=str)
+def test_a_missing_id_is_no_text(missing):
+    with pytest.raises(DataError, match=r"^user id number 2 is missing, it is .*: give the id"):
+        Ratings.from_triples([("a", "x", 1.0), (missing, "x", 2.0)])
+    with pytest.raises(DataError, match=r"^item id number 1 is missing"):
+        Ratings.from_arrays(["a"], np.array([missing], object), [1.0])
+    assert len(Ratings.from_triples([("None", "nan", 1.0)])) == 1
+
+
+@pytest.mark.parametrize("scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5), (1,), (1, 2, 3)])
 def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
-    with pytest.raises(DataError, match=r"the rating scale .* is empty or infinite; give"):
+    with pytest.raises(DataError, match=r"the rating scale .*; give \(lowest, highest\)"):
         Ratings.from_triples(TRIPLES, scale=scale)
 
 
@@ -214,6 +223,8 @@ def test_splits_that_cannot_be_are_refused():
         lambda: list(folds(r, 5)),
         lambda: list(folds(r, 1)),
         lambda: split_per_user(r, 0),
+        lambda: split_last(r, np.array([1, 2, np.nan, 4])),
+        lambda: split_last(r, np.array([1, 2, "NaT", 4], "datetime64[s]")),
     ):
         with pytest.raises(ConfigurationError):
             attempt()

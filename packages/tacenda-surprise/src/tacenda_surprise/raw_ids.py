@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex
-
-# Values of a missing id, compared as text, so that pandas need not be imported.
-_MISSING = {"None", "nan", "NaT", "<NA>"}
+from tacenda.ratings.table import is_missing
 
 Numbers = npt.NDArray[np.int64]
 
@@ -68,11 +66,6 @@ def add_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
             f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
         )
     return IdIndex(texts, index.what)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
-    return not isinstance(value, str) and str(value) in _MISSING
 
 
 def distinct(ids: Iterable[Any], what: str) -> dict[Any, None]:

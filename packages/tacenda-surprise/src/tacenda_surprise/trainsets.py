@@ -19,6 +19,7 @@ from surprise import Dataset, Reader, Trainset
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.ratings.files import NAMES, place_of
+from tacenda.ratings.table import is_missing
 from tacenda_surprise.catalogue import Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import (
@@ -27,7 +28,6 @@ from tacenda_surprise.raw_ids import (
     check_ids,
     check_twins,
     distinct,
-    is_missing,
     numbers,
     raw_index,
 )

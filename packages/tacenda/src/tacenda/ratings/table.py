@@ -23,6 +23,8 @@ Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 _IDS_PER_PASS = 1 << 22
+# Values of a missing id, compared as text, so that pandas need not be imported.
+_MISSING = {"None", "nan", "NaT", "<NA>"}
 LONGEST_ID = 1_000
 """The maximal number of characters of an id: in an array, every id takes the memory of the longest."""
 
@@ -31,7 +33,7 @@ class IdIndex:
     """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
 
     Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice, is
-    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, or consists of bytes.
+    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, consists of bytes, or is missing.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
@@ -92,8 +94,13 @@ def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
     raw = _unpack(raw)
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
-    ids = [value if isinstance(value, bytes) else str(value) for value in raw]
+    ids = [one if isinstance(one, bytes) or is_missing(one) else str(one) for one in raw]
     return np.array(_check_ids(ids, what), dtype=np.str_)
+
+
+def is_missing(value: object) -> bool:
+    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
+    return not isinstance(value, str | int) and str(value) in _MISSING
 
 
 def _unpack(raw: Any) -> Any:
@@ -106,8 +113,12 @@ def _unpack(raw: Any) -> Any:
 
 
 def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
-    """Return the ids. Raises DataError for bytes, and for one that is too long or ends in a null character."""
+    """Return the ids. Raises DataError for one that is missing, bytes, too long, or ends in a null character."""
     for number, raw_id in enumerate(raw, start=1):
+        if is_missing(raw_id):
+            raise DataError(
+                f"{what} id number {number} is missing, it is {raw_id}: give the id, or leave the rating out"
+            )
         if isinstance(raw_id, bytes):
             raise DataError(f"{what} id number {number} is bytes, {raw_id[:40]!r}: decode the ids")
         if isinstance(raw_id, str) and raw_id.endswith("\0"):
@@ -183,8 +194,9 @@ class Ratings:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
             scale = float(v.min()), float(v.max())
-        self.scale = float(scale[0]), float(scale[1])
-        low, high = self.scale
+        if len(scale) != 2:
+            raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)")
+        self.scale = low, high = float(scale[0]), float(scale[1])
         if not low <= high or not np.isfinite(self.scale).all():
             raise DataError(
                 f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
@@ -261,14 +273,9 @@ class Ratings:
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
         """Build a table from (raw user, raw item, value) triples; options and errors as in the constructor."""
-        users: list[str] = []
-        items: list[str] = []
-        values: list[float] = []
-        for user, item, value in triples:
-            users.append(str(user))
-            items.append(str(item))
-            values.append(value)
-        return cls.from_arrays(users, items, np.array(values, np.float64), **options)
+        users, items, values = [*zip(*triples, strict=True)] or [()] * 3
+        ids = _as_strings(users, "user"), _as_strings(items, "item")
+        return cls.from_arrays(*ids, np.array(values, np.float64), **options)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -442,6 +449,8 @@ def split_last(
         raise ConfigurationError(
             f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
         )
+    if np.not_equal(times, times).any():  # NaN or NaT
+        raise ConfigurationError("a time is missing; give one for each rating")
     sizes = np.diff(ratings.user_offsets)
     # 0.7 * 90 is a little less than 63
     n_train = sizes - np.floor(fraction * sizes + 1e-9).astype(int)
