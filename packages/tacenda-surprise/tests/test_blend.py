@@ -120,12 +120,14 @@ def test_a_seed_that_is_a_number_of_numpy_is_saved(trainset, testset, tmp_path):
     assert again.fit(trainset).test(testset) == blend.test(testset)
 
 
+@pytest.mark.parametrize("first", [True, False])
 def test_a_blend_that_went_on_is_saved_with_users_of_whom_one_part_alone_knows(
-    trainset, testset, make_dataset, tmp_path
+    first, trainset, testset, make_dataset, tmp_path
 ):
     quiet = [("quiet", "item 3"), ("quiet", "item 4")]
     known = ConditionalPMF(n_factors=4, n_epochs=5, rated=quiet, random_state=0)
-    blend = Blend([known, PARTS[1]], random_state=0).fit(trainset)
+    parts = [known, PARTS[1]] if first else [PARTS[1], known]
+    blend = Blend(parts, random_state=0).fit(trainset)
     more = make_dataset([("newcomer", f"item {k}", 1.0 + k % 5) for k in range(9)])
     blend.partial_fit(more.build_full_trainset(), n_epochs=2)
     blend.save(tmp_path / "blend")
@@ -157,8 +159,9 @@ def test_a_blend_says_how_likely_ratings_are(blend, testset):
     np.testing.assert_allclose(blend.predict_proba(uids, iids) @ blend.levels, means, atol=0.03)
     density = blend.predict_density(uids, iids, means)
     np.testing.assert_allclose(density, 1 / (np.sqrt(2 * np.pi) * deviations))
-    with pytest.raises(ConfigurationError, match="2 users and 1 ratings"):
-        blend.predict_density(["a", "b"], ["c", "d"], [3.0])
+    for ratings in ([3.0], 3.0):
+        with pytest.raises(ConfigurationError, match="2 users and ratings of shape"):
+            blend.predict_density(["a", "b"], ["c", "d"], ratings)
 
 
 def test_a_saved_blend_is_a_model_for_programs_without_surprise(trainset, testset, tmp_path, run):

@@ -185,6 +185,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def is_fitted(self) -> bool:
         return self._catalogue is not None or self._instead is not None
 
+    def _require_converged(self) -> None:
+        if self._instead is not None:
+            raise ConfigurationError(
+                f"the fit of this {type(self).__name__} diverged, and it predicts the mean of all ratings: fit it "
+                "again with a lower learning rate"
+            )
+
     def _require_fitted(self) -> RatingAlgorithm:
         """Return the model that predicts. Raises NotFittedError."""
         if self._instead is not None:
@@ -730,9 +737,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Use this on a continuous scale, where no single rating has a probability.
         """
-        if len(ratings) != len(uids):
+        if np.shape(ratings) != (len(uids),):
             raise ConfigurationError(
-                f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
+                f"there are {len(uids)} users and ratings of shape {np.shape(ratings)}; give one for every pair"
             )
         scores = self._ask_about_pairs(uids, iids, "score_pairs")
         deviations = self.predict_std(uids, iids)
@@ -977,6 +984,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             config = {**config, "surprise": {**own, "class": storage.address_of(type(model))}}
             arrays |= more
         return replace(found, config=config, arrays=arrays)
+
+    def save(self, path: str | os.PathLike[str], *, precision: Precision | None = None) -> None:
+        self._require_converged()
+        super().save(path, precision=precision)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -322,7 +322,9 @@ class Blend(RatingAlgorithm):
                     f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
-        fitted, (data, _) = copy(self), before.merge(more)
+        # A saved blend has the numbers of its first algorithm, which knows the ratings held out only after a refit.
+        refit, first = self.settings.refit, algorithms[0]
+        fitted, data = copy(self), first._fit_data() if refit else before.merge(more)[0]
         fitted._adopt_fitted(algorithms, data)
         self._adopt_further(fitted)
         return self

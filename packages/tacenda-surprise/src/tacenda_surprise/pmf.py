@@ -328,8 +328,9 @@ class PMF(RatingAlgorithm):
         n
             Maximum number of reasons.
 
-        Raises DataError for an unknown user or item.
+        Raises DataError for an unknown user or item, and ConfigurationError after a fit that diverged.
         """
+        self._require_converged()
         self._require_known([uid])
         item = int(numbers([iid], self._items)[0])
         if item < 0:

@@ -344,7 +344,7 @@ class Lists(NamedTuple):
 
 def check_length(n: int) -> None:
     """Raise ConfigurationError for a length of lists that is not a whole number of at least 1."""
-    if not isinstance(n, int | np.integer) or n < 1:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise ConfigurationError(
             f"n is {n!r}; give the number of items of a list, a whole number of at least 1"
         )
