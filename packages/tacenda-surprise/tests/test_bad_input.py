@@ -182,12 +182,22 @@ def test_machines_take_continuous_ratings_and_give_densities(machine, fitted):
     assert mean == pytest.approx(algo.predict(1, 1).est, abs=0.01)
 
 
-def test_settings_that_diverge_score_badly_and_do_not_end_a_search(data):
+def test_settings_that_diverge_score_badly_and_do_not_end_a_search(data, tmp_path):
     grid = {"lr_all": [1e8, 0.02], "n_factors": [3], "n_epochs": [8], "random_state": [0]}
     search = GridSearchCV(PMF, grid, cv=2)
     with pytest.warns(UserWarning, match="PMF diverged: .*; give a lower lr_all"):
         search.fit(data)
     assert search.best_params["rmse"]["lr_all"] == 0.02
+    with pytest.warns(UserWarning, match="PMF diverged"):
+        diverged = PMF(lr_all=1e8, **SMALL).fit(data.build_full_trainset())
+    for use in (
+        lambda: diverged.save(tmp_path / "m"),
+        lambda: diverged.explain("user 1", "item 1"),
+    ):
+        with pytest.raises(
+            ConfigurationError, match=r"the fit of this PMF diverged, .* fit it again"
+        ):
+            use()
 
 
 def test_fits_to_a_sparse_matrix_or_a_frame(trainset):
@@ -355,7 +365,7 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
     assert 1 <= algo.fold_in({"x": np.float32(4)}).predict("y") <= 5
     new = algo.fold_in({"x": 4})
     for listed in (lambda n: algo.top_n(n, ["b"]), new.top_n):
-        for n in (2.5, "2", 0, None):
+        for n in (2.5, "2", 0, None, True):
             with pytest.raises(ConfigurationError, match=r"n is .*; give the number of items"):
                 listed(n)
         assert listed(np.int64(1))

@@ -48,6 +48,12 @@ def test_recommend_to_users_and_to_somebody_new(printed, saved, file, triples):
     assert len(out.splitlines()) == 3
 
 
+@pytest.mark.parametrize("options", [[], ["--time", 3]])
+def test_evaluate_refuses_a_file_of_which_nothing_can_be_held_out(options, refused, write_file):
+    path = write_file("few.csv", "a,x,1,1\nb,x,2,2\nc,y,3,3\n")
+    assert "no user has" in refused("evaluate", path, "--model", "bias", *options)
+
+
 def test_recommend_reads_the_folder_once(printed, saved, monkeypatch):
     read, reads = artifact_folder._read_parts, []
 

@@ -113,6 +113,11 @@ def evaluate(
         protocol = "the last fifth of each user's ratings held out"
     seen = Identities.of(train)
     users = np.flatnonzero(np.diff(held_out.user_offsets))
+    if not len(users):
+        least = (
+            "two ratings" if time_column is None else "five ratings, of which the last is held out"
+        )
+        raise DataError(f"{file}: no user has {least}; give more ratings of some users")
     ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
