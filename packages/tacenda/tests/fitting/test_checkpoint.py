@@ -104,10 +104,9 @@ def test_resuming_needs_a_checkpoint_when_it_is_asked_for(models, tmp_path):
 
 
 @pytest.mark.parametrize("unknown", [0, 1, None, "no", "Auto", np.False_])
-def test_a_value_of_resume_that_means_nothing_is_refused(saved, unknown):
-    for refuses in (FitRun, CheckpointFolder(saved).find):
-        with pytest.raises(ConfigurationError, match='use "auto", True or False'):
-            refuses(resume=unknown)
+def test_a_value_of_resume_that_means_nothing_is_refused(models, saved, unknown):
+    with pytest.raises(ConfigurationError, match='use "auto", True or False'):
+        resume(models, saved, resume=unknown)
 
 
 def _truncate(folder):

@@ -106,21 +106,16 @@ def text_files(text: object) -> list[Path] | None:
     A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, if a string,
     or the first one of a list, is the name of a file, and for an object that is no text.
     """
-    check_text(text)
+    if isinstance(text, bytes) or not isinstance(text, Iterable | os.PathLike):
+        raise CorpusError(
+            f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
+        )
     listed: Sequence[Any] = text if isinstance(text, list | tuple) else [text]
     if listed and isinstance(listed[0], os.PathLike):
         return [text_file(path) for path in listed]
     if listed and isinstance(listed[0], str):
         refuse_file_name(listed[0])
     return None
-
-
-def check_text(text: object) -> None:
-    """Raise CorpusError unless an object can be a text: a path, a string, or an iterable."""
-    if isinstance(text, bytes) or not isinstance(text, Iterable | os.PathLike):
-        raise CorpusError(
-            f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
-        )
 
 
 def text_file(path: str | os.PathLike[str]) -> Path:

@@ -13,7 +13,6 @@ from tacenda.corpus.lines import (
     Lines,
     Marks,
     check_marks,
-    check_text,
     sentence_without_marks,
     text_blocks,
     text_files,
@@ -84,7 +83,7 @@ def as_corpus(
             text.refuse_marks()
         return text
     if not isinstance(text, str | os.PathLike):
-        check_text(text)
+        text_files(text)  # which raises for what is no text
         sentences = iter(cast("Iterable[Sentence]", text))
         first = next(sentences, None)
         if not isinstance(first, str | os.PathLike):

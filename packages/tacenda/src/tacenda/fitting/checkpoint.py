@@ -32,12 +32,6 @@ MANIFEST = "checkpoint.json"
 _ARRAY_FILE = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
-def check_resume(resume: object) -> None:
-    """Raise ConfigurationError unless it is a value of `Resume`."""
-    if not isinstance(resume, bool) and resume != "auto":
-        raise ConfigurationError(f'resume is {resume!r:.80}; use "auto", True or False')
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """One saved moment: manifest entries and the two sets of arrays."""
@@ -171,9 +165,11 @@ class CheckpointFolder:
         """Return the checkpoint to go on from, or None to start from the beginning.
 
         Raises FittingError for a folder that another fit keeps, for the checkpoint of a different fit, for files that
-        cannot be removed, and with ``resume=True`` if there is no checkpoint.
+        cannot be removed, and with ``resume=True`` if there is no checkpoint. Raises ConfigurationError for a value of
+        ``resume`` that means nothing.
         """
-        check_resume(resume)
+        if not isinstance(resume, bool) and resume != "auto":
+            raise ConfigurationError(f'resume is {resume!r:.80}; use "auto", True or False')
         if self.folder.is_dir():
             self.claim()
         if resume is False:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacenda.errors import ConfigurationError, FittingError, describe, is_of_compiler, warn
-from tacenda.fitting.checkpoint import CheckpointFolder, Resume, check_resume
+from tacenda.fitting.checkpoint import CheckpointFolder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
 from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible, pack
@@ -111,8 +111,6 @@ class Callback:
 class FitRun:
     """Where one fit saves its progress, whether it resumes, who watches it, and what its progress bar says.
 
-    Raises ConfigurationError if ``resume`` is not one of its values.
-
     Attributes
     ----------
     checkpoints
@@ -134,9 +132,6 @@ class FitRun:
     description: str = "fitting"
     every_steps: int | None = None
     every_seconds: float | None = 300.0
-
-    def __post_init__(self) -> None:
-        check_resume(self.resume)
 
     def stage(self, name: str = "", *, first: bool = True) -> FitRun:
         """Return the run of one of several stages, whose checkpoints have the folder ``name`` of their own.
