@@ -21,7 +21,7 @@ from tacenda_surprise import (
     Recommender,
 )
 from tacenda_surprise.factorization import PMFSettings
-from tacenda_surprise.storage import pack_ids, unpack_ids
+from tacenda_surprise.storage import pack_ids, unpack_ids, upgrade
 
 SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
 #: Offsets whose differences wrap around in int64, so that they all look positive.
@@ -276,3 +276,11 @@ def test_ratings_too_large_to_be_loaded_are_not_saved(make_dataset, tmp_path):
     with pytest.raises(ArtifactError, match=r"could not be loaded again: 0.0 to 1e.17 with mean"):
         BiasOnly().fit(huge).save(tmp_path / "algo")
     assert BiasOnly.load(tmp_path / "algo").catalogue.scale == (1, 5)
+
+
+@pytest.mark.parametrize("value", [[1.0], {"theta": [1.0]}, [], None, 3])
+def test_variances_of_an_older_version_that_cannot_be_converted_are_missing(value):
+    old = artifact.Artifact(
+        "recommenders", "pmf", "tacenda-surprise", "0", {"seed": 0, "variances": value}, {}
+    )
+    assert upgrade(old).arrays == {}

@@ -275,7 +275,7 @@ def upgrade(artifact: Artifact) -> Artifact:
     config, arrays = _reword(artifact), dict(artifact.arrays)
     for name in _ONCE_JSON & set(config) - set(arrays):
         # A value that cannot be converted is missing later, where an error says so.
-        with suppress(ArithmeticError, TypeError, ValueError):
+        with suppress(ArithmeticError, LookupError, TypeError, ValueError):
             value = config[name]
             parts = value.values() if isinstance(value, dict) else [value]
             numbers = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in parts])
