@@ -52,7 +52,7 @@ def test_pairs_merge_and_what_is_of_no_use_is_counted(trainset):
     side = SideInfo([("a", known), ("a", known, 5.0), ("a", "no such item"), ("b", known)])
     assert len(side) == 3
     with pytest.warns(UserWarning, match="1 identities are of items that nobody has rated"):
-        found = side.join(FitData.of(trainset))
+        found = FitData.of(trainset).join(side)
     assert list(found.users)[-2:] == ["a", "b"]
     assert found.identities.sizes[-2:].tolist() == [1, 1]
     with pytest.warns(UserWarning, match="1 identities are of items that nobody") as caught:

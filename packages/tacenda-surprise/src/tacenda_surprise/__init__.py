@@ -8,7 +8,7 @@ from tacenda_surprise.cross_validation import cross_validate_conditional
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
-from tacenda_surprise.trainsets import SideInfo
+from tacenda_surprise.side_info import SideInfo
 
 __version__ = "0.1.0"
 

@@ -49,8 +49,10 @@ from tacenda_surprise.raw_ids import (
     find_unknown,
     numbers,
 )
+from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
-from tacenda_surprise.trainsets import FitData, SideInfo, Touched
+from tacenda_surprise.touched import Touched
+from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
@@ -447,7 +449,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 else "nobody has chosen anything; give at least one pair of a user and an item"
             )
         if self.rated is not None:
-            data = self.rated.join(data)
+            data = data.join(self.rated)
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
@@ -507,10 +509,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         more = FitData.of(trainset, before.ratings.scale, takes_ratings=self.takes_ratings)
         data, touched = before.merge(more)
         if self.rated is not None:
-            data = self.rated.join(data)
+            data = data.join(self.rated)
         fitted, known = copy(self), self._join_identities(data.ratings, data.identities)
         seen = self._learned(self._seen)
-        if touched is not None and not touched.are_all_news(before, data, seen, known):
+        if touched is not None and not data.has_only(touched, before, seen, known):
             touched = None
         run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
         if fitted._instead is not None:

@@ -55,7 +55,7 @@ from tacenda_surprise.samples import (
     find_nearest_row,
     fold,
 )
-from tacenda_surprise.trainsets import Touched
+from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 

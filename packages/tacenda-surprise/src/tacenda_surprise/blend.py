@@ -33,7 +33,8 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
-from tacenda_surprise.trainsets import FitData, SideInfo
+from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, check_rated
 from tacenda_surprise.variance import coverage_factor
 
@@ -284,7 +285,7 @@ class Blend(RatingAlgorithm):
             if uid not in data.users
             for item in algo._seen.of_user(number).tolist()
         }
-        self._data = data = SideInfo(pairs).join(data) if pairs else data
+        self._data = data = data.join(SideInfo(pairs)) if pairs else data
         self._catalogue = Catalogue.of(data.ratings)
         self.learned = replace(self._learned(self.learned), n_users=np.float64(data.n_users))
         self._match_ids(fitted, data.users, data.items)

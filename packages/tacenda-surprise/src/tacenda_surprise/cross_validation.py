@@ -14,7 +14,7 @@ from surprise.model_selection.validation import fit_and_score
 
 from tacenda.errors import ConfigurationError
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.trainsets import SideInfo
+from tacenda_surprise.side_info import SideInfo
 
 
 def cross_validate_conditional(
@@ -73,7 +73,7 @@ def _with_test_pairs(
 ) -> RatingAlgorithm:
     """Copy an algorithm, and add the pairs of the test set to those that it knows to be rated."""
     # A random fold holds out all ratings of some items. Pairs with these items are left out here, because
-    # `SideInfo.join` would warn of them in every fold.
+    # `FitData.join` would warn of them in every fold.
     held_out_items = {item for _, item, _ in testset} - trainset._raw2inner_id_items.keys()
     pairs = [] if algo.rated is None else list(algo.rated.pairs)
     pairs += [(user, item) for user, item, _ in testset]

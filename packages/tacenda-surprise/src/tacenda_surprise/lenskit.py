@@ -34,8 +34,8 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
+from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import ImplicitFactors
-from tacenda_surprise.trainsets import SideInfo
 
 _NOT_JSON = SideInfo, np.random.RandomState
 

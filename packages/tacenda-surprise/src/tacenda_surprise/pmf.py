@@ -46,7 +46,7 @@ from tacenda_surprise.factorization import (
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.top_n import check_length
-from tacenda_surprise.trainsets import Touched
+from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,

@@ -35,7 +35,7 @@ from tacenda_surprise.boltzmann import (
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.trainsets import Touched, places_of_users
+from tacenda_surprise.touched import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
 # Ratings at the expected value that a new case begins with, in models that do not say.

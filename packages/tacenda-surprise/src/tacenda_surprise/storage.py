@@ -23,8 +23,9 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Texts
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index
+from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import ImplicitFactors
-from tacenda_surprise.trainsets import FitData, SideInfo
+from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import Given
 
 Packed = dict[str, npt.NDArray[Any]]

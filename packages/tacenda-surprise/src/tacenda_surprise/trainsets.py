@@ -1,106 +1,30 @@
-"""Training data: ratings and raw ids from any source, and side information about who has rated what."""
+"""Training data: ratings, raw ids and side information, numbered alike whatever the source."""
 
 from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Hashable
 from itertools import chain, compress, islice, pairwise
-from numbers import Real
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import issparse
-from surprise import Dataset, Reader, Trainset
+from surprise import Trainset
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
-from tacenda.ratings.files import NAMES, place_of
-from tacenda.ratings.table import is_missing
-from tacenda_surprise.catalogue import Numbers
+from tacenda_surprise.frames import as_trainset, read_columns
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.raw_ids import (
-    add_ids,
-    as_list,
-    check_ids,
-    check_twins,
-    distinct,
-    numbers,
-    raw_index,
-)
+from tacenda_surprise.raw_ids import add_ids, check_twins, numbers, raw_index
+from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.touched import Touched
 
 _OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
 _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information
 _MIN_PAIRS = 100  # fewer are too few to judge density
-_MIN_FRAME_ROWS = 10  # fewer are too few to judge whether a data frame is wide
-_MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
-
-
-class Touched(NamedTuple):
-    """New ratings that are few compared with the old ones: numbers of user and item, and the ratings (new,)."""
-
-    users: npt.NDArray[np.int64]
-    items: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float32]
-    before: npt.NDArray[np.float32]  # what the pair was rated before; NaN if it was not
-
-    @classmethod
-    def of(cls, users: Any, items: Any, values: Any, old: Ratings) -> Touched:
-        """Look up what the pairs were rated in the ``old`` ratings."""
-        before = np.full(len(values), np.nan, np.float32)
-        for k in np.flatnonzero((users < old.n_users) & (items < old.n_items)).tolist():
-            rated, given = old.of_user(users[k])
-            place = np.searchsorted(rated, items[k])
-            if place < len(rated) and rated[place] == items[k]:
-                before[k] = given[place]
-        return cls(users, items, values, before)
-
-    def are_all_news(
-        self, before: FitData, data: FitData, seen: Identities, known: Identities | None
-    ) -> bool:
-        """Whether ``data`` has no users and items but those ``before`` and those of these ratings.
-
-        ``seen`` and ``known`` are all identities, before and now, and may differ for users of these ratings alone;
-        ``known`` is None without conditioning.
-        """
-        sides = (self.users, before.users, data.users), (self.items, before.items, data.items)
-        for ids, old, new in sides:
-            if len(np.unique(ids[ids >= len(old)])) < len(new) - len(old):
-                return False
-        if known is None or data.identities is None:
-            return True
-        pairs = (np.stack([one.user_ids, one.item_ids]) for one in (seen, known))
-        before_of_others, of_others = (part[:, ~np.isin(part[0], self.users)] for part in pairs)
-        return np.array_equal(before_of_others, of_others)
-
-    def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
-        """Yield each user with the items and the values of all of their ``ratings``, old and new."""
-        for user in np.unique(self.users).tolist():
-            yield user, *ratings.of_user(user)
-
-    def by_item(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
-        """Yield each item with the users and the values of all of its ``ratings``, old and new.
-
-        The table is searched for each item, which takes less time than to transpose it.
-        """
-        for item in np.unique(self.items).tolist():
-            places = np.flatnonzero(ratings.item_ids == item)
-            yield item, users_at(ratings, places), ratings.values[places]
-
-
-def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
-    """Find the places (n,) of the ratings of some users."""
-    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
-
-
-def users_at(ratings: Ratings, places: Numbers) -> Numbers:
-    """Find the users (n,) of the ratings in some places."""
-    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
 
 
 class FitData(NamedTuple):
@@ -187,41 +111,65 @@ class FitData(NamedTuple):
         n_users = max(self.n_users, int(np.searchsorted(ratings.user_offsets, len(ratings))))
         return FitData(ratings, self.identities, users, items, n_users, ratings.mean), touched
 
+    def has_only(
+        self, touched: Touched, before: FitData, seen: Identities, known: Identities | None
+    ) -> bool:
+        """Whether there are no users and items but those ``before`` and those of the ``touched`` ratings.
 
-def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
-    """Make a Trainset of a data frame or a sparse matrix, on ``scale``; None: from the lowest to the highest rating.
+        ``seen`` and ``known`` are all identities, before and now, and may differ for users of those ratings alone;
+        ``known`` is None without conditioning.
+        """
+        sides = (touched.users, before.users, self.users), (touched.items, before.items, self.items)
+        for ids, old, new in sides:
+            if len(np.unique(ids[ids >= len(old)])) < len(new) - len(old):
+                return False
+        if known is None or self.identities is None:
+            return True
+        pairs = (np.stack([one.user_ids, one.item_ids]) for one in (seen, known))
+        before_of_others, of_others = (part[:, ~np.isin(part[0], touched.users)] for part in pairs)
+        return np.array_equal(before_of_others, of_others)
 
-    Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
-    of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
+    def join(self, side: SideInfo) -> FitData:
+        """Add the pairs of ``side``; users without ratings are numbered after the others.
 
-    Raises DataError for anything else, for ratings that are not finite numbers, and if there are neither ratings nor a
-    scale.
-    """
-    columns, where = _read_columns(data, 3)
-    if not columns:
-        raise DataError(
-            f"fit cannot read ratings from a {type(data).__name__}: give a Trainset, a sparse matrix, or a data frame "
-            "with the columns user, item and rating (ImplicitMF needs no ratings)"
-        )
-    missing = sum(map(is_missing, columns[2]))
-    if missing:
-        raise DataError(
-            f"{missing} ratings are missing in {where}: leave them out, as dropna() does in a data frame"
-        )
-    try:
-        values = np.array(columns[2], np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{where}, taken for the ratings, does not contain numbers ({error}): correct it, or name the columns "
-            "user, item and rating"
-        ) from error
-    if not np.isfinite(values).all():
-        raise DataError("some ratings are not finite; correct or leave them out")
-    if not len(values) and scale is None:
-        raise DataError("there are no ratings; give at least one")
-    reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
-    rows = zip(columns[0], columns[1], values.tolist(), strict=True)
-    return Dataset(reader).construct_trainset([(*row, None) for row in rows])
+        Raises DataError for unusable pairs; warns of pairs that are left out, and of ids of another type.
+        """
+        check_twins([user for user, _ in side.pairs], self.users, "user")
+        check_twins([item for _, item in side.pairs], self.items, "item")
+        ratings, users = self.ratings, dict(self.users)
+        pairs = [(user, item) for user, item in side.pairs if item in self.items]
+        user_ids = np.array([users.setdefault(user, len(users)) for user, _ in pairs], np.int64)
+        item_ids = numbers([item for _, item in pairs], self.items)
+        found = Identities.from_pairs(user_ids, item_ids, len(users), len(self.items))
+        seen, rated = Identities.of(ratings, found), len(ratings)
+        n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
+        # An anti-testset contains nearly all pairs.
+        if n > max(_MAX_DENSITY * possible, _MIN_PAIRS):
+            raise DataError(
+                f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
+                "those that are known to be rated, not an anti-testset"
+            )
+        if len(pairs) < len(side):
+            warnings.warn(
+                f"{len(side) - len(pairs)} identities are of items that nobody has rated in the trainset; left out",
+                stacklevel=3,
+            )
+        new_users = list(users)[len(self.users) :]
+        if len({str(user) for user in new_users}) < len(new_users):
+            raise DataError(
+                "two users in rated= have ids with the same text, such as 7 and '7', which Surprise cannot tell "
+                "apart unless they have ratings: use ids of one type"
+            )
+        if new_users:
+            ratings = Ratings(
+                ratings.user_ids,
+                ratings.item_ids,
+                ratings.values,
+                add_ids(ratings.users, new_users),
+                ratings.items,
+                scale=ratings.scale,
+            )
+        return self._replace(ratings=ratings, identities=found, users=users)
 
 
 def interactions_of(data: Any) -> FitData:
@@ -239,7 +187,7 @@ def interactions_of(data: Any) -> FitData:
         pairs = np.array([(u, i) for u, i, _ in data.all_ratings()], np.int64).reshape(-1, 2)
         ids = data._raw2inner_id_users, data._raw2inner_id_items
         return _collect_choices(pairs[:, 0], pairs[:, 1], *ids)
-    columns, _ = _read_columns(data, 2)
+    columns, _ = read_columns(data, 2)
     if issparse(data):
         columns = [list(compress(column, columns[2])) for column in columns[:2]]
     elif not columns:
@@ -258,90 +206,6 @@ def _collect_choices(
         raw_index(users, "user"), raw_index(items, "item"), scale=(0.0, 1.0),
     )  # fmt: skip
     return FitData(ratings, None, users, items, len(users), 1.0)
-
-
-def _read_columns(data: Any, least: int) -> tuple[list[list[Any]], str]:
-    """Read users, items and ratings of a sparse matrix or a data frame of ``least`` columns, and name the last column.
-
-    Anything else has no columns. Raises DataError for a Surprise Dataset, and for a table of a row per user.
-    """
-    if isinstance(data, Dataset):
-        raise DataError(
-            "fit takes a trainset, not a Dataset: give data.build_full_trainset(), or call cross_validate(algo, data)"
-        )
-    if issparse(data):
-        table = data.tocoo()
-        return [part.tolist() for part in (table.row, table.col, table.data)], "the matrix"
-    if not hasattr(data, "iloc") or np.ndim(data) != 2 or data.shape[1] < least:
-        return [], ""
-    columns, where = _take_columns(data, min(data.shape[1], 3))
-    if len(columns) == 3:
-        _refuse_wide(data, columns)
-    for column, what in zip(columns, ("user", "item"), strict=False):
-        check_ids(column, what)
-    return columns, where
-
-
-def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
-    """Take the columns of users, items and ratings by their names, or else the first ``n``; and name the last.
-
-    Raises DataError where some of the names are there, and not where their columns would be taken from.
-    """
-    names, order = NAMES[:n], ("first", "second", "third")
-    raw = list(getattr(frame, "columns", ()))
-    labels = [str(label) for label in raw]
-    places = [place_of(name, labels) for name in names]
-    found = [(k, at) for k, at in enumerate(places) if at is not None]
-    if len(found) == n:
-        chosen, where = [at for _, at in found], f"the column {raw[found[-1][1]]!r}"
-    else:
-        chosen, where = list(range(n)), f"the {order[n - 1]} column"
-        for k, at in found:
-            if k != at:
-                raise DataError(
-                    f"the data frame has no column {names[places.index(None)]!r}, and its column {raw[at]!r} is not "
-                    f"the {order[k]}: name its columns {', '.join(names)}, or give them in this order"
-                )
-    return [frame.iloc[:, k].tolist() for k in chosen], where
-
-
-def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
-    """Raise DataError for a data frame with a row per user and a column per item; ``columns`` are its first three.
-
-    A column named item or rating tells it from one. The second and third columns of a pivot table hold numbers alone.
-    Its column labels have a name, or are ids of items that are not text. A pivot table that was read from a file has no
-    such labels. Its second and third columns hold ratings alone, and its first column holds ratings too, or another
-    user in every row.
-    """
-    labels = getattr(data, "columns", ())
-    texts = [str(label) for label in labels]
-    if any(place_of(name, texts) is not None for name in NAMES[1:]):
-        return
-    numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
-    wide = getattr(labels, "name", None) is not None
-    # small numbers may count columns instead, as in a file without a header
-    wide |= len(numbered) == 3 and not set(numbered) <= set(range(_MAX_LIST_COLUMNS))
-    is_long = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
-    if not (wide or is_long) or not all(map(_may_be_rating, chain(*columns[1:]))):
-        return
-    if not wide:
-        users, items, values = (
-            {x for x in distinct(c, "user") if not is_missing(x)} for c in columns
-        )
-        if items <= values | {0}:
-            pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
-            wide = len(users) == len(columns[0])
-            # in a list of ratings hardly any pair of user and item occurs twice
-            wide |= users <= values | {0} and len(pairs) < 0.9 * len(columns[0])
-    if wide:
-        raise DataError(
-            f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
-            "rating with the columns user, item and rating, for example with pandas' melt and dropna"
-        )
-
-
-def _may_be_rating(value: Any) -> bool:
-    return (isinstance(value, Real | Decimal) and not isinstance(value, bool)) or is_missing(value)
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -381,87 +245,3 @@ def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
     pairs = list(zip(ratings.item_ids.tolist(), ratings.values.tolist(), strict=True))
     ends = ratings.user_offsets.tolist()
     return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
-
-
-class SideInfo:
-    """Pairs of raw user and item ids that are known to be rated; no ratings.
-
-    Parameters
-    ----------
-    pairs
-        (raw user id, raw item id); further fields are ignored, and duplicates are merged.
-
-    Raises DataError for an element that is not a pair, and for a missing id.
-
-    Examples
-    --------
-    >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
-    """
-
-    def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
-        rows: list[tuple[Hashable, Hashable]] = []
-        for pair in as_list(pairs, "pairs"):
-            fields = list(pair) if isinstance(pair, Iterable) else []
-            if isinstance(pair, str | bytes) or len(fields) < 2:
-                raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")
-            rows.append((fields[0], fields[1]))
-        check_ids((user for user, _ in rows), "user")
-        check_ids((item for _, item in rows), "item")
-        self.pairs: list[tuple[Hashable, Hashable]] = list(dict.fromkeys(rows))
-
-    @classmethod
-    def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
-        """Take the pairs of a Surprise testset; their ratings are never read.
-
-        Results with it are transductive: the model is told who has rated the items it is tested on, as the
-        competitors for the Netflix prize were.
-        """
-        return cls((user, item) for user, item, _ in testset)
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __repr__(self) -> str:
-        return f"<SideInfo of {len(self)} pairs>"
-
-    def join(self, data: FitData) -> FitData:
-        """Add the pairs to ratings; users without ratings are numbered after the others.
-
-        Raises DataError for unusable pairs; warns of pairs that are left out, and of ids of another type.
-        """
-        check_twins([user for user, _ in self.pairs], data.users, "user")
-        check_twins([item for _, item in self.pairs], data.items, "item")
-        ratings, users = data.ratings, dict(data.users)
-        pairs = [(user, item) for user, item in self.pairs if item in data.items]
-        user_ids = np.array([users.setdefault(user, len(users)) for user, _ in pairs], np.int64)
-        item_ids = numbers([item for _, item in pairs], data.items)
-        found = Identities.from_pairs(user_ids, item_ids, len(users), len(data.items))
-        seen, rated = Identities.of(ratings, found), len(ratings)
-        n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
-        # An anti-testset contains nearly all pairs.
-        if n > max(_MAX_DENSITY * possible, _MIN_PAIRS):
-            raise DataError(
-                f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
-                "those that are known to be rated, not an anti-testset"
-            )
-        if len(pairs) < len(self):
-            warnings.warn(
-                f"{len(self) - len(pairs)} identities are of items that nobody has rated in the trainset; left out",
-                stacklevel=3,
-            )
-        new_users = list(users)[len(data.users) :]
-        if len({str(user) for user in new_users}) < len(new_users):
-            raise DataError(
-                "two users in rated= have ids with the same text, such as 7 and '7', which Surprise cannot tell "
-                "apart unless they have ratings: use ids of one type"
-            )
-        if new_users:
-            ratings = Ratings(
-                ratings.user_ids,
-                ratings.item_ids,
-                ratings.values,
-                add_ids(ratings.users, new_users),
-                ratings.items,
-                scale=ratings.scale,
-            )
-        return data._replace(ratings=ratings, identities=found, users=users)

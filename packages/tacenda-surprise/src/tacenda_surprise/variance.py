@@ -43,7 +43,7 @@ from tacenda.arrays import (
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
-from tacenda_surprise.trainsets import Touched, places_of_users, users_at
+from tacenda_surprise.touched import Touched, places_of_users, users_at
 
 _MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors

@@ -18,7 +18,7 @@ from tacenda_surprise import (
 )
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
-from tacenda_surprise.trainsets import Touched
+from tacenda_surprise.touched import Touched
 
 SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
 

@@ -1,0 +1,57 @@
+"""Few new ratings, whose users and items alone some models update, and where they are among all ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.ratings import Ratings
+from tacenda_surprise.catalogue import Numbers
+
+
+class Touched(NamedTuple):
+    """New ratings that are few compared with the old ones: numbers of user and item, and the ratings (new,)."""
+
+    users: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float32]
+    before: npt.NDArray[np.float32]  # what the pair was rated before; NaN if it was not
+
+    @classmethod
+    def of(cls, users: Any, items: Any, values: Any, old: Ratings) -> Touched:
+        """Look up what the pairs were rated in the ``old`` ratings."""
+        before = np.full(len(values), np.nan, np.float32)
+        for k in np.flatnonzero((users < old.n_users) & (items < old.n_items)).tolist():
+            rated, given = old.of_user(users[k])
+            place = np.searchsorted(rated, items[k])
+            if place < len(rated) and rated[place] == items[k]:
+                before[k] = given[place]
+        return cls(users, items, values, before)
+
+    def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each user with the items and the values of all of their ``ratings``, old and new."""
+        for user in np.unique(self.users).tolist():
+            yield user, *ratings.of_user(user)
+
+    def by_item(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each item with the users and the values of all of its ``ratings``, old and new.
+
+        The table is searched for each item, which takes less time than to transpose it.
+        """
+        for item in np.unique(self.items).tolist():
+            places = np.flatnonzero(ratings.item_ids == item)
+            yield item, users_at(ratings, places), ratings.values[places]
+
+
+def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
+    """Find the places (n,) of the ratings of some users."""
+    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
+
+
+def users_at(ratings: Ratings, places: Numbers) -> Numbers:
+    """Find the users (n,) of the ratings in some places."""
+    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
