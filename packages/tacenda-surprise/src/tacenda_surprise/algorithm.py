@@ -38,6 +38,7 @@ from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, take_rows
+from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import (
     as_list,
@@ -50,7 +51,7 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
+from tacenda_surprise.top_n import By, Lists, Ranked, TopLists, check_length
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item

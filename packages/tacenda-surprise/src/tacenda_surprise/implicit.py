@@ -1,6 +1,6 @@
 """`ImplicitMF`: recommendations from implicit feedback, without ratings.
 
-This is the factorization of `tacenda_surprise.top_n` (Hu, Koren and Volinsky 2008) without a model of ratings. The
+This is the factorization of `tacenda_surprise.choices` (Hu, Koren and Volinsky 2008) without a model of ratings. The
 score of a user and an item is x_u . y_i, near 1 for what the user has chosen or may choose and near 0 for the rest,
 plus a part of the item's popularity, so that unknown users get what everybody chooses.
 """
@@ -17,11 +17,11 @@ from tacenda.fitting import FitRun
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by, option
-from tacenda_surprise import top_n
+from tacenda_surprise import choices
 from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
 from tacenda_surprise.catalogue import Catalogue, Numbers
+from tacenda_surprise.choices import Choosing, ImplicitFactors
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import Choosing, ImplicitFactors
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated, refuse_deviations
 
@@ -32,10 +32,10 @@ _RESUME_SWEEPS = 3  # reconcile new choices with the rest
 class ImplicitMFSettings(SeededSettings):
     """Options of `ImplicitMF`."""
 
-    n_factors: int = option(top_n.WIDTH, "number of factors, D", at_least=1)
-    n_epochs: int = option(top_n.SWEEPS, "sweeps of alternating least squares", at_least=0)
+    n_factors: int = option(choices.WIDTH, "number of factors, D", at_least=1)
+    n_epochs: int = option(choices.SWEEPS, "sweeps of alternating least squares", at_least=0)
     confidence: float = option(
-        top_n.CONFIDENCE,
+        choices.CONFIDENCE,
         "a: how much more a chosen pair counts than a pair that was not chosen",
         above=0,
     )

@@ -30,12 +30,12 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.catalogue import Floats
+from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import ImplicitFactors
 
 _NOT_JSON = SideInfo, np.random.RandomState
 

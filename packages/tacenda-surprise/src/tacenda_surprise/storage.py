@@ -21,10 +21,10 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Texts
+from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import ImplicitFactors
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import Given
 

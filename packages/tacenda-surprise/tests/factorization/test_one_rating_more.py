@@ -115,7 +115,7 @@ def test_no_epoch_is_made_and_no_list_model_fitted_anew(ratings, monkeypatch):
     item = unrated(ratings, user)
     for name in ("rating_sgd", "rating_solves"):
         monkeypatch.setattr(factorization, name, None)  # not to be called
-    monkeypatch.setattr("tacenda_surprise.top_n.Choosing.step", None)
+    monkeypatch.setattr("tacenda_surprise.choices.Choosing.step", None)
     model.partial_fit(some(ratings, (user, item, 5.0)))
     after = model.top_n(3)
     assert ratings.items.raw[item] not in dict(after[ratings.users.raw[user]])
