@@ -12,8 +12,8 @@ from tacenda.testing.models import check_estimator
 from tacenda_surprise import PMF, ImplicitMF
 from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.choices import Choosing
+from tacenda_surprise.evaluation import quality
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.quality import quality
 
 CONFIDENCE, PENALTY = 2.0, 3.0
 
