@@ -93,7 +93,8 @@ def picture(rows: list[Row]) -> None:
     pyplot = reporting.pyplot()
     speeds = {row["row"]: row["words/s"] for row in rows}
     measured = json.loads((reporting.RESULTS / "embeddings-peers.json").read_text(encoding="utf-8"))
-    accuracies = {row["row"]: row["test 250"]["mean"] for row in measured["rows"]}
+    tagged = [row for row in measured["rows"] if row["task"] == "ewt-upos"]
+    accuracies = {row["row"]: row["test 250"]["mean"] for row in tagged}
     figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
     for name, label in LABELS.items():
         place = speeds.get(name, speeds[pipelines.DEFAULT]), accuracies[name]
