@@ -75,18 +75,36 @@ def test_mistake_in_fit_is_one_line_and_status_1(run, text, tmp_path, arguments,
 def test_output_that_cannot_be_saved_to_is_found_before_fitting(run, text, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "thesis.tex").touch()
-    for output in (text, tmp_path / "folder"):
+    for output, named in (
+        (text, text),
+        (text / "model", text),
+        (tmp_path / "folder", tmp_path / "folder"),
+    ):
         err = run.refusal("fit", "--model", "toy", "--text", text, "--output", output)
-        assert str(output) in err
+        assert f"{named} " in err
         assert "tokens in" not in err
 
 
+FIT = ["fit", "--text", "a", "--output", "b"]
+
+
 @pytest.mark.parametrize(
-    "arguments",
-    [["fit"], ["apply"], ["fit", "--text", "a", "--output", "b", "--set", "novalue"], ["no-such"]],
+    ("arguments", "message"),
+    [
+        (["fit"], "Missing option"),
+        (["apply"], "Missing argument"),
+        ([*FIT, "--set", "novalue"], "not novalue"),
+        ([*FIT, "--set", "n_states=3", "--n-states", "5"], "sets n_states, which --set has set"),
+        (
+            [*FIT, "--model", "vectors", "--set", "lds.n_states=3", "--n-states", "5"],
+            "sets lds.n_states, which --set has set",
+        ),
+        (["no-such"], "No such command"),
+    ],
 )
-def test_wrong_usage_is_status_2(run, arguments):
-    assert run(*arguments)[0] == 2
+def test_wrong_usage_is_status_2(run, arguments, message):
+    status, _, err = run(*arguments)
+    assert (status, message in err) == (2, True), err
 
 
 def test_apply_prints_a_token_a_line(run, saved, text, toy):

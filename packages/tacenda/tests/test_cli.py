@@ -263,16 +263,24 @@ def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kin
 
 
 @pytest.mark.parametrize(
-    "pairs", [["advanced=1", "advanced.x=2"], ["advanced.x=2", "advanced=1"], ["a.b=1", "a.b.c=2"]]
+    ("pairs", "said"),
+    [
+        (["advanced=1", "advanced.x=2"], "gives the group advanced the value 1"),
+        (["advanced.x=2", "advanced=1"], "has set already"),
+        (["a.b=1", "a.b.c=2"], "gives the group b the value 1"),
+        (['w={"a":1}', 'w={"a":2}'], "sets w, which --set has set already"),
+        (['w={"a":1}', "w.a=2"], "sets w.a, which --set has set already"),
+        (["n_states=1", "n-states=2"], "sets n_states, which --set has set already"),
+    ],
 )
-def test_settings_that_contradict_each_other_are_refused(pairs):
-    with pytest.raises(typer.BadParameter, match="leave out one of the two"):
+def test_settings_that_contradict_each_other_are_refused(pairs, said):
+    with pytest.raises(typer.BadParameter, match=f"{said}.*leave out one of the two"):
         settings_of(pairs)
 
 
 def test_an_option_of_the_command_and_of_set_is_refused():
     assert options_of(["lr=1", "order=2"], order=None) == {"lr": 1, "order": 2}
-    with pytest.raises(typer.BadParameter, match="--order and --set order are the same"):
+    with pytest.raises(typer.BadParameter, match="command sets order, which --set has set"):
         options_of(["order=2"], order=3)
 
 

@@ -91,9 +91,9 @@ def fit(
     """
     from tacenda import Corpus
 
-    options = common.options_of(settings)
-    named = {"n_states": n_states, "output": model_output}
-    members = _make_embedders(model, options, named, distribution)
+    group = "lds." if model == "vectors" else ""
+    named = {f"{group}n_states": n_states, f"{group}output": model_output}
+    members = _make_embedders(model, common.options_of(settings, **named), distribution)
     fit_options: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
     fit_options = {name: value for name, value in fit_options.items() if value is not None}
     for embedder, part in members:
@@ -155,17 +155,13 @@ def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
 
 
 def _make_embedders(
-    model: str, options: dict[str, Any], named: dict[str, Any], distribution: str | None
+    model: str, options: dict[str, Any], distribution: str | None
 ) -> list[tuple[Any, str]]:
-    """Return unfitted embedders, each with its folder within the output; two of them for "vectors".
-
-    ``named`` are the options of an LDS that have a command-line option of their own, None if it was not given.
-    """
+    """Return unfitted embedders, each with its folder within the output; two of them for "vectors"."""
     from tacenda import plugins
 
-    named = {name: value for name, value in named.items() if value is not None}
     if model != "vectors":
-        return [(plugins.make("embedders", model, options | named, distribution=distribution), "")]
+        return [(plugins.make("embedders", model, options, distribution=distribution), "")]
     kinds = {"lds": "lds", "vectors": "sumembed"}
     for name, value in options.items():
         if name not in kinds or not isinstance(value, dict):
@@ -173,8 +169,9 @@ def _make_embedders(
                 f"{name} is an option of two models: with --model vectors, write --set lds.{name}=... or "
                 f"--set vectors.{name}=..."
             )
-    given = {"lds": options.get("lds", {}) | named, "vectors": options.get("vectors", {})}
-    return [(plugins.make("embedders", kinds[part], given[part]), part) for part in kinds]
+    return [
+        (plugins.make("embedders", kind, options.get(part)), part) for part, kind in kinds.items()
+    ]
 
 
 def _format_seconds_since(start: float) -> str:

@@ -129,41 +129,41 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair}")
-        *groups, last = name.replace("-", "_").split(".")
-        place = found
-        for group in groups:
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
-                raise typer.BadParameter(
-                    f"--set {pair} sets an option of the group {group}, to which another --set gives the value "
-                    f"{place!r:.40}; leave out one of the two"
-                )
         try:
             read = json.loads(value)
         except (ValueError, RecursionError):
             read = value
-        if isinstance(place.get(last), dict):
-            raise typer.BadParameter(
-                f"--set {pair} sets the whole group {last}, and another --set sets one of its options; "
-                "leave out one of the two"
-            )
-        place[last] = read
+        _set_once(found, name.replace("-", "_"), read, f"--set {pair}")
     return found
 
 
 def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
     """Return the options of a model from ``--set`` and from options of the command, None if they are not given.
 
-    Raises BadParameter if an option is given in both ways.
+    Raises BadParameter if an option is given twice.
     """
-    given = {name: value for name, value in named.items() if value is not None}
     found = settings_of(settings or [])
-    for name in given.keys() & found:
-        option = name.replace("_", "-")
+    for name, value in named.items():
+        if value is not None:
+            _set_once(found, name, value, "an option of the command")
+    return found
+
+
+def _set_once(found: dict[str, Any], name: str, value: Any, given: str) -> None:
+    """Add an option, which may be in groups. Raises BadParameter, which names ``given``, if it is there already."""
+    *groups, last = name.split(".")
+    for group in groups:
+        found = found.setdefault(group, {})
+        if not isinstance(found, dict):
+            raise typer.BadParameter(
+                f"{given} sets {name}, and --set gives the group {group} the value {found!r:.40}; "
+                "leave out one of the two"
+            )
+    if last in found:
         raise typer.BadParameter(
-            f"--{option} and --set {option} are the same: leave out one of the two"
+            f"{given} sets {name}, which --set has set already, whole or in part; leave out one of the two"
         )
-    return found | given
+    found[last] = value
 
 
 def load_model(folder: Path, required_method: str, description: str) -> Any:
@@ -336,17 +336,18 @@ def check_output(folder: Path, force: bool = False) -> None:
     """
     from tacenda.artifact.folder import MANIFEST, is_part
 
-    exists = os.path.lexists(folder)
-    if exists and not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, and models are saved in folders")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise ArtifactError(f"{nearest} is not a folder, and models are saved in folders")
     has_model = (folder / MANIFEST).exists()
-    if exists and not has_model and not all(is_part(path.name) for path in folder.iterdir()):
+    if nearest == folder and not (
+        has_model or all(is_part(path.name) for path in folder.iterdir())
+    ):
         raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
     if has_model and not force:
         raise ArtifactError(
             f"{folder} holds a model: choose a new folder, or replace it with --force"
         )
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(nearest, os.W_OK):
         raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
 
@@ -363,7 +364,10 @@ def format_size(size: int | None) -> str:
     """Return a number of bytes with a unit, or ``?`` if it is unknown."""
     if size is None:
         return "?"
-    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
-        if size >= 1000**power:
-            return f"{size / 1000**power:.1f} {unit}"
-    return f"{size} B"
+    if size < 1000:
+        return f"{size} B"
+    amount, unit = size / 1000, "kB"
+    for larger in ("MB", "GB"):
+        if amount >= 999.95:  # which would be rounded to 1000.0
+            amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}"
