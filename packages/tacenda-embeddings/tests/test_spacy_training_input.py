@@ -14,7 +14,7 @@ from support.pipelines import add, pipeline, reload
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.spacy.training_input import SAME, Fingerprint, Reading, warn_of_mismatch
+from tacenda_embeddings.spacy.training_input import SAME, Fingerprint, Reading, compare_and_record
 
 TEXT = [
     ["the", "cat", "saw", "a", "dog", "."],
@@ -112,12 +112,22 @@ def test_training_again_on_another_model_is_silent(toy, other, tmp_path, layer):
     assert announced(reload(nlp, tmp_path / "nlp"), "the cat") == []
 
 
-def test_training_that_goes_on_after_the_announcement_is_silent_from_then_on(toy, other, tmp_path):
+@pytest.mark.parametrize("returns", [False, True])
+def test_after_the_announcement_training_goes_on_with_the_model_that_is_there(
+    toy, other, tmp_path, returns
+):
     nlp = reload(train(build(toy)), tmp_path / "nlp")
+    component = nlp.get_pipe("token_embeddings")
     with pytest.warns(UserWarning, match=MISMATCH):
-        nlp.get_pipe("token_embeddings").initialize(artifact=other)
+        component.initialize(artifact=other)
+    if returns:
+        component.initialize(artifact=toy)
     assert announced(train, nlp, nlp.resume_training()) == []
     assert announced(reload(nlp, tmp_path / "more"), "the cat") == []
+    if returns:
+        with pytest.warns(UserWarning, match=MISMATCH):
+            component.initialize(artifact=other)
+        assert announced(component.initialize, artifact=toy) == []
 
 
 def test_a_sourced_tagger_is_compared_with_the_component_it_comes_to(toy, other):
@@ -143,10 +153,14 @@ def test_a_frozen_tagger_hears_of_another_model_when_the_rest_is_initialized(toy
         nlp("the cat")
 
 
-def test_a_damaged_record_is_named(toy):
+@pytest.mark.parametrize(
+    ("words", "width", "numbers"),
+    [(["the"], 8, b"123"), ("ab", 8, bytes(32)), ([1], 8, bytes(16)), (["the"], -1, b"12")],
+)
+def test_a_damaged_record_is_named(toy, words, width, numbers):
     nlp = train(build(toy))
     [node] = [n for n in nlp.get_pipe("tagger").model.walk() if n.name == "doc_tensor"]
-    node.attrs["trained_on"] = {"0": [{"words": ["the"], "width": 8, "numbers": b"123"}, ""]}
+    node.attrs["trained_on"] = {"0": [{"words": words, "width": width, "numbers": numbers}, ""]}
     with pytest.raises(ConfigurationError, match="damaged record of its training"):
         nlp.get_pipe("token_embeddings").initialize(artifact=toy)
 
@@ -162,7 +176,7 @@ def test_an_error_of_the_embedder_is_not_taken_for_a_damaged_record(toy, other, 
     readings = [Reading("tagger", nlp.get_pipe("tagger"), node, "0")]
     monkeypatch.setattr(other, "transform", fail)
     with pytest.raises(ValueError, match="the model is broken"):
-        warn_of_mismatch(readings, other, "'token_embeddings'")
+        compare_and_record(readings, other, "'token_embeddings'")
 
 
 def test_every_component_is_announced_with_its_own_cosine(toy, other):
@@ -186,6 +200,7 @@ def lds():
 
 def test_a_model_in_fewer_bits_has_the_same_fingerprint(lds, tmp_path):
     print_ = Fingerprint.from_dict(Fingerprint.of(lds).to_dict())
+    assert len({print_, Fingerprint.of(lds)}) == 2  # == and hash do not read the sample
     assert print_.cosine(lds) == pytest.approx(1, abs=1e-6)
     for precision in ("float16", "int8"):
         lds.save(tmp_path / "small", precision=precision)

@@ -36,7 +36,7 @@ from tacenda_embeddings.spacy.ownership import (
     find_readings,
 )
 from tacenda_embeddings.spacy.targets import Target
-from tacenda_embeddings.spacy.training_input import forget_training, warn_of_mismatch
+from tacenda_embeddings.spacy.training_input import forget_training, compare_and_record
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
@@ -224,7 +224,7 @@ class TokenEmbeddings(ModelComponent):
         later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
         later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
         readings = find_readings(self, later.values())
-        self._compared = warn_of_mismatch(readings, self.fitted, repr(self.name))
+        self._compared = compare_and_record(readings, self.fitted, repr(self.name))
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, a float32 array ``(n_tokens, width)`` for each document, to the target.

@@ -54,8 +54,8 @@ def record_training(readings: Iterable[Reading], model: Any) -> None:
         layer.attrs[TRAINED_ON] = {**records, key: _make_record(fingerprint)}
 
 
-def warn_of_mismatch(readings: Iterable[Reading], model: Any, giver: str) -> bool:
-    """Warn of components that were trained on the vectors of another model.
+def compare_and_record(readings: Iterable[Reading], model: Any, giver: str) -> bool:
+    """Warn of components that were trained on the vectors of another model, and record what was compared.
 
     A layer without a record gets one of ``model``. So does a layer that was trained further after a warning, because it
     has learned to use the new vectors. ``giver`` names the owner of ``model`` in the warning. Returns False if a layer
@@ -75,14 +75,15 @@ def warn_of_mismatch(readings: Iterable[Reading], model: Any, giver: str) -> boo
         else:
             recorded, announced_digest = _read_record(records[key])
             cosine = recorded.cosine(model)
-            if cosine >= SAME:
-                continue
-            digest = _digest_weights(pipe)
-            if announced_digest in ("", digest):
-                records[key] = _make_record(recorded, digest)
+            digest = "" if cosine >= SAME else _digest_weights(pipe)
+            if digest and announced_digest not in (
+                "",
+                digest,
+            ):  # training went on after the warning
+                recorded, digest = take_fingerprint(), ""
+            elif digest:
                 mismatched[component] = min(cosine, mismatched.get(component, 1.0))
-            else:  # training went on after the warning
-                records[key] = _make_record(take_fingerprint())
+            records[key] = _make_record(recorded, digest)
         layer.attrs[TRAINED_ON] = records
     for component, cosine in mismatched.items():
         warn(
@@ -118,7 +119,7 @@ def _read_record(record: Any) -> tuple[Fingerprint, str]:
     try:
         fingerprint, digest = record
         return Fingerprint.from_dict(fingerprint), str(digest)
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"a layer of the pipeline carries a damaged record of its training ({error}): train it again"
         ) from error
@@ -148,7 +149,7 @@ def _digest_weights(pipe: Any) -> str:
 # -- fingerprints of embedders ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fingerprint:
     """A sample of the vectors that an embedder gives to a few words of its vocabulary, as one sentence.
 
@@ -199,10 +200,15 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """Rebuild a fingerprint. Raises KeyError, TypeError or ValueError for anything that `to_dict` did not give."""
-        words, width = tuple(map(str, saved["words"])), int(saved["width"])
-        sample = np.frombuffer(saved["numbers"], np.float16)
-        return cls(words, width, sample.reshape(len(words), min(_SAMPLE_COLUMNS, width)))
+        """Rebuild a fingerprint. Raises ValueError for anything that `to_dict` did not give."""
+        match saved:
+            case {"words": [*words], "width": int(width), "numbers": bytes(numbers)} if (
+                width > 0 and all(isinstance(word, str) for word in words)
+            ):
+                sample = np.frombuffer(numbers, np.float16)
+                sample = sample.reshape(len(words), min(_SAMPLE_COLUMNS, width))
+                return cls(tuple(words), width, sample)
+        raise ValueError("its words, width or numbers are invalid")
 
 
 def _sample_vectors(model: Any, words: tuple[str, ...]) -> npt.NDArray[np.float16]:

@@ -31,7 +31,7 @@ from tacenda_embeddings.spacy.training_input import (
     find_static_readings,
     forget_training,
     record_training,
-    warn_of_mismatch,
+    compare_and_record,
 )
 
 NAME = "tacenda.MorphologicalVectors.v1"
@@ -200,7 +200,7 @@ class MorphologicalVectors(BaseVectors):
         """Warn if layers of the pipeline were trained on the vectors of another model."""
         nlp = self._nlp()
         readings = [] if nlp is None else list(find_static_readings(nlp.components))
-        self._compared = bool(readings) and warn_of_mismatch(
+        self._compared = bool(readings) and compare_and_record(
             readings, self.model, "the word vectors"
         )
 
