@@ -36,7 +36,7 @@ from tacenda_embeddings.spacy.ownership import (
     find_readings,
 )
 from tacenda_embeddings.spacy.targets import Target
-from tacenda_embeddings.spacy.training_input import forget_training, compare_and_record
+from tacenda_embeddings.spacy.training_input import compare_and_record, forget_training
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)

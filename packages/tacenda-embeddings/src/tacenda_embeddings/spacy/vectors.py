@@ -28,10 +28,10 @@ from thinc.api import NumpyOps, get_current_ops
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.training_input import (
+    compare_and_record,
     find_static_readings,
     forget_training,
     record_training,
-    compare_and_record,
 )
 
 NAME = "tacenda.MorphologicalVectors.v1"

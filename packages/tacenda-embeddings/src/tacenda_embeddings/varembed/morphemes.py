@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class Inventory:
             i = vocabulary.id_of(word)
             ids = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
             return tuple(self.names[id_] for id_ in ids if id_ != 0)
-        spelling = _spell(vocabulary.normalization(word), vocabulary)
+        spelling = _spell(word, vocabulary)
         return (
             *_limit(self.segmenter.segment(spelling.lower()), self.segmenter),
             *_find_capitals(spelling),
@@ -158,9 +159,15 @@ class Inventory:
         return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
-def _spell(normalized: str, vocabulary: Vocabulary) -> str:
-    """Return the letters of a normalized word that are segmented: NUM is a digit again."""
-    return normalized.replace("NUM", "0") if vocabulary.normalization.digits else normalized
+# a number; words such as NUMBER and PLATINUM have more capitals beside NUM than codes such as H2O and MP3
+_NUMBER = re.compile(r"\d+|(?<![A-Z]{3})NUM(?![A-Z]{3})")
+
+
+def _spell(word: str, vocabulary: Vocabulary) -> str:
+    """Return the letters of a word that are segmented: those of its normalized form, in which a number is 0."""
+    normalization = vocabulary.normalization
+    spelling = _NUMBER.sub("0", word) if normalization.digits else word
+    return spelling.lower() if normalization.lowercase else spelling
 
 
 def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:
