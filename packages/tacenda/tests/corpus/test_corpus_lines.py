@@ -1,8 +1,10 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -85,10 +87,19 @@ def test_a_vocabulary_is_no_corpus_or_list_of_words():
             Corpus.from_text("a b", vocabulary=wrong)
 
 
-def test_lines_in_json_end_as_in_a_file(write_file):
-    path = write_file("t.jsonl", rb'{"text": "a b\r\nc\nd"}')
-    assert decode(Corpus.from_text(path, tokenizer=str.split)) == [["a", "b"], ["c"], ["d"]]
-    assert decode(Corpus.from_text(path, tokenizer=list)) == [["a", " ", "b"], ["c"], ["d"]]
+@pytest.mark.parametrize(
+    "text",
+    ["a b\r\nc\nd", "a b\n", "a\r\n", "a\n\n", "\n", "a\r", "a\rb\n\rc", "a\r\r\n", "foo\n\r\n"],
+)
+def test_lines_end_alike_in_a_file_a_string_and_json(write_file, text):
+    forms = (
+        write_file("t.txt", text.encode()),
+        write_file("t.jsonl", json.dumps({"text": text}).encode()),
+        text,
+        io.StringIO(text, newline="\n"),
+    )
+    expected, *others = ([*chain(*corpus_lines.text_blocks(form))] for form in forms)
+    assert others == [expected] * 3
 
 
 def test_nul_and_other_controls_are_kept(write_file):
@@ -120,7 +131,7 @@ def test_undecodable_bytes_of_wide_characters_are_located(write_file, encoding, 
 
 @pytest.mark.parametrize("line", ["foo\r\r\n", "foo\r", "foo\n", "foo\r\n", "foo"])
 def test_a_line_of_an_iterable_ends_as_in_a_file(write_file, line):
-    path = write_file("line.txt", line.encode() + b"\n" * (not line.endswith("\n")))
+    path = write_file("line.txt", line.encode())
     assert list(corpus_lines.line_blocks([line])) == list(corpus_lines.read_blocks(path))
 
 

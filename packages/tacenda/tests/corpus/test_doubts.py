@@ -221,6 +221,9 @@ def test_a_zip_archive_of_several_files_and_a_damaged_one_are_refused(write_file
     path = write_file("t.docx", _zip("x", "[Content_Types].xml", "word/document.xml"))
     with pytest.raises(CorpusError, match=r"t\.docx: it is a zip archive of 2 files"):
         Corpus.from_text(path)
+    path.write_bytes(_zip(""))
+    with pytest.raises(CorpusError, match=r"t\.docx: it is a zip archive of 0 files"):
+        Corpus.from_text(path)
     path.write_bytes(_zip("some words " * 500, "t.txt")[:-30])
     with pytest.raises(CorpusError, match="damaged zip file"):
         Corpus.from_text(path)

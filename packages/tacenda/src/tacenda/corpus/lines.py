@@ -73,6 +73,7 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
     (b"BZh", bz2.open, "bzip2"),
     (b"PK\x03\x04", _open_zip, "zip"),
+    (b"PK\x05\x06", _open_zip, "zip"),  # without files
 )
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
 """The first bytes of compressed files."""
@@ -328,7 +329,7 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
                 )
             if number == 1:
                 line = line.removeprefix("\ufeff")
-            block.append(line.removesuffix("\n").removesuffix("\r"))
+            block.append(line[:-2] if line.endswith("\r\n") else line.removesuffix("\n"))
             size += len(line)
             if size >= BLOCK_BYTES:
                 yield block
@@ -388,7 +389,8 @@ def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterato
         for number, line in enumerate(block, n_lines + 1):
             if line and not line.isspace():
                 try:
-                    texts += _read_text(line, field).replace("\r\n", "\n").split("\n")
+                    text = _read_text(line, field).replace("\r\n", "\n")
+                    texts += text.removesuffix("\n").split("\n")
                 except CorpusError as error:
                     raise CorpusError(f"{name}, line {number}: {error}") from error
         yield texts
