@@ -85,6 +85,8 @@ def test_full_scores_say_what_is_unknown(model):
     assert [row.oov for row in rows] == [False, True, True, False]
     assert sum(row.log_prob for row in rows) == pytest.approx(model.score("a zebra <unk>"))
     assert len(list(model.full_scores("", eos=False))) == 0
+    for sentence, bos in itertools.product(["a zebra", "a </s> b", "<s> a"], [True, False]):
+        assert {row.ngram_length for row in model.full_scores(sentence, bos=bos)} == {0}
 
 
 def test_many_sentences_are_scored_as_one_by_one(model):

@@ -40,7 +40,7 @@ class FullScore(NamedTuple):
     log_prob
         Base-10 logarithm of the word's probability.
     ngram_length
-        Number of words in the n-gram of the prediction, including the predicted word.
+        Number of words in the longest n-gram of the model that ends with the predicted word; 0 if it has no n-grams.
     oov
         Whether the word is ``<unk>`` or outside the vocabulary; false for ``<s>`` and ``</s>``.
     """
@@ -126,14 +126,12 @@ def _score_by_word(model: Any, tokens: list[str], bos: bool, eos: bool) -> Itera
 
 
 def score_sequence(model: Any, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-    """Return the natural log-probabilities and n-gram lengths of one sequence; ``bos`` is as in `score`.
-
-    A model without n-grams uses all words so far for each prediction.
-    """
+    """Return the natural log-probabilities and n-gram lengths of one sequence; ``bos`` is as in `score`."""
     if bos:
-        return model.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
-    scores, _ = model.score_from(model.null(), ids)
-    return scores, np.arange(1, len(ids) + 1)
+        scores = model.score_corpus(ids, np.array([0, len(ids)]))
+    else:
+        scores, _ = model.score_from(model.null(), ids)
+    return scores, np.zeros(len(ids), np.int64)
 
 
 def BeginSentenceWrite(model: Any, state: State) -> None:  # noqa: N802
@@ -159,7 +157,7 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
     """Do as `BaseScore`, and return also the n-gram length and whether the word is unknown."""
     in_state.check_begun()
     if word == START and START not in model.vocabulary:
-        found = FullScore(model.start_log_prob + model._penalty(in_state) / _LN10, 1, False)
+        found = FullScore(model.start_log_prob + model._penalty(in_state) / _LN10, 0, False)
         out_state.value = model.start().value
         return found
     number = model.vocabulary.id_of(word)
@@ -170,7 +168,7 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
 
 
 def score_word(model: Any, state: State, word: int) -> tuple[float, int]:
-    """Return the natural log-probability of an id and the n-gram length, 0 for a model without n-grams."""
+    """Return the natural log-probability of an id and the n-gram length."""
     return float(model.log_prob([state], [word])[0]), 0
 
 

@@ -368,7 +368,8 @@ class KneserNey(LanguageModel):
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         if word in _MARKS:
-            return super().BaseFullScore(in_state, word, out_state)
+            found = super().BaseFullScore(in_state, word, out_state)
+            return found._replace(ngram_length=max(found.ngram_length, 1))  # <s> is a unigram
         score, length = self._step(in_state, word, out_state)
         is_oov = self.vocabulary.id_of(word) in self.vocabulary.oov_ids
         return FullScore(score / _LN10, length, is_oov)
