@@ -5,10 +5,10 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from surprise.model_selection import GridSearchCV
+from surprise.model_selection import GridSearchCV, KFold, cross_validate
 
 from support.ratings import Frame
-from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda.errors import ConfigurationError, DataError, NotFittedError, TacendaWarning
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -69,6 +69,20 @@ def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
     with pytest.warns(UserWarning, match="1 ratings repeat a user and an item; the last"):
         twice = fitted(make, triples)
     assert ratings_of(twice.trainset).of_user(0)[1].tolist() == [5.0, 2.0]
+
+
+@pytest.mark.parametrize(("algo", "message"), [
+    (BiasOnly(), " ratings repeat a user and an item"),
+    (ConditionalPMF(rated=[("a", "nothing")], **SMALL), "1 identities are of items that nobody has rated"),
+    (PMF(lr_all=1e8, **SMALL), "PMF diverged"),
+])  # fmt: skip
+def test_warnings_of_fits_are_at_the_line_that_called_surprise(
+    algo, message, triples, make_dataset
+):
+    data = make_dataset([*triples, *triples[:9]])
+    with pytest.warns(TacendaWarning) as found:
+        cross_validate(algo, data, cv=KFold(2, random_state=0))
+    assert any(one.filename == __file__ and message in str(one.message) for one in found)
 
 
 @pytest.mark.parametrize("make", [lambda: PMF(**SMALL), lambda: Blend([BiasOnly()])])

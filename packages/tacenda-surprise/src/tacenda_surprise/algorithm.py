@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import inspect
 import os
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -478,10 +477,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             if isinstance(trainset, Ratings):
                 raise
             # A parameter search goes on, and prefers other settings.
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} diverged: the {error.what} is {error.value}. It predicts the mean of all "
-                f"ratings; {error.advice}",
-                stacklevel=2,
+                f"ratings; {error.advice}"
             )
             ours, options = RatingAlgorithm.distribution, {"biases": "none"}
             mean = plugins.make("recommenders", "bias", options, distribution=ours)

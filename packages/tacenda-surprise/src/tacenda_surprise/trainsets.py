@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Hashable
 from itertools import chain, compress, islice, pairwise
@@ -13,7 +12,7 @@ import numpy as np
 from scipy.sparse import issparse
 from surprise import Trainset
 
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.frames import as_trainset, read_columns
 from tacenda_surprise.identities import Identities
@@ -150,9 +149,8 @@ class FitData(NamedTuple):
                 "those that are known to be rated, not an anti-testset"
             )
         if len(pairs) < len(side):
-            warnings.warn(
-                f"{len(side) - len(pairs)} identities are of items that nobody has rated in the trainset; left out",
-                stacklevel=3,
+            warn(
+                f"{len(side) - len(pairs)} identities are of items that nobody has rated in the trainset; left out"
             )
         new_users = list(users)[len(self.users) :]
         if len({str(user) for user in new_users}) < len(new_users):
@@ -233,10 +231,7 @@ def ratings_of(trainset: Trainset) -> Ratings:
         duplicates="last",
     )
     if len(found) < n:
-        warnings.warn(
-            f"{n - len(found)} ratings repeat a user and an item; the last of each counts",
-            stacklevel=4,
-        )
+        warn(f"{n - len(found)} ratings repeat a user and an item; the last of each counts")
     _CONVERTED[trainset] = found
     return found
 

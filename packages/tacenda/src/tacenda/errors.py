@@ -62,8 +62,8 @@ class TacendaWarning(UserWarning):
     """The call works, but probably does not do what the user means."""
 
 
-#: Packages whose stack frames are not the user's: Tacenda, its hosts, and the modules of context managers and wrappers.
-_HOSTS = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
+#: Packages whose stack frames are not the user's: Tacenda, its hosts and what runs them, context managers and wrappers.
+_HOSTS = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "joblib", "contextlib", "functools")
 _given_warnings: dict[int, set[str]] = {}  # topics by the ids of objects that still exist
 
 
