@@ -364,12 +364,14 @@ class PMF(RatingAlgorithm):
         prior, base = np.zeros(q.shape[1]), mean + float(c[item])
         effects = dict.fromkeys(np.union1d(ids, known if self.conditional else ids).tolist(), 0.0)
         if self.conditional and len(known):
-            share = len(known) / (len(known) + self._usual_items * is_new)
-            of_average = (1 - share) * self.average.side_factors[0]
-            prior = share * found.side_factors[known].mean(axis=0) + of_average
+            n, zeros = len(known), prior
+            own, of_average = found.side_factors[known] / n, zeros
+            if is_new:
+                of_average = self._temper(zeros, self.average.side_factors[0], n)
+                own = self._temper(own, zeros, n)
+            prior = own.sum(axis=0) + of_average
             base += float(q[item] @ of_average)
-            of_identities = found.side_factors[known] @ q[item] * (share / len(known))
-            effects |= dict(zip(known.tolist(), of_identities.tolist(), strict=True))
+            effects |= dict(zip(known.tolist(), (own @ q[item]).tolist(), strict=True))
         if len(ids):
             penalties = used.of_user(len(ids))
             design, A = _normal_equations(q[ids], *penalties)
