@@ -25,17 +25,17 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
 
 
 def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
-    """Return the number of every raw id (ids,), -1 for those that are unknown. Raises DataError as `check_ids` does."""
+    """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
     try:
         return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
     except TypeError:  # one cannot be hashed
-        check_ids(wanted, "user or item")
+        distinct(wanted, "user or item")
         raise
 
 
 def find_unknown(ids: Sequence[Any], index: Mapping[Any, int]) -> list[Any]:
-    """Return the raw ids that have no number. Raises DataError as `check_ids` does."""
+    """Return the raw ids that have no number. Raises DataError for one that cannot be hashed."""
     return [raw for raw, number in zip(ids, numbers(ids, index), strict=True) if number < 0]
 
 
