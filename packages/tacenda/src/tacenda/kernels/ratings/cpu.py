@@ -430,6 +430,11 @@ def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
     return -1
 
 
+# -- rating links -----------------------------------------------------------------------------------
+#
+# The draws of links on the CPU: one row after another, as each draw changes the residuals of the next.
+
+
 def link_draws(transposed, left, links, tau, noise):
     out, left = links.copy(), np.array(left, order="C")
     _link_draws(tuple(transposed), left, np.float32(tau), np.ascontiguousarray(noise), out)
@@ -456,6 +461,11 @@ def _link_draws(transposed, left, tau, noise, out):
                 place = ids[p] * width + d
                 store(multiply_add(spread(-values[p]), step, load(left, place, n)), left, place, n)
             store(add(load(out, at, n), step), out, at, n)
+
+
+# -- rating choices ---------------------------------------------------------------------------------
+#
+# The steps on the CPU: conjugate gradients for one row after another.
 
 
 def choice_steps(offsets, ids, table, start, precision, confidence, steps):
