@@ -100,6 +100,8 @@ def test_what_is_rated_tells_about_the_user_only_if_asked_to(plain, informative)
         {"n_users": 0},
         {"n_users": 10, "n_items": 10, "n_ratings": 34},
         {"noise": 0.0},
+        {"noise": np.inf},
+        {"seed": -1},
         {"informative": -1.0},
         {"n_users": 1000, "n_items": 500, "n_ratings": 500},
         {"n_users": 300, "n_items": 200, "n_ratings": 20_000, "informative": 20.0},

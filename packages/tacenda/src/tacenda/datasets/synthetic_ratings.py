@@ -87,10 +87,12 @@ def generate(
     Raises ConfigurationError for fewer ratings than users, as each user rates an item, for more than a third of all
     pairs, and if ``informative`` is so large that users do not like enough items.
     """
-    if min(n_users, n_items, n_ratings) < 1 or rank < 0 or not noise > 0 or informative < 0:
+    is_valid = min(n_users, n_items, n_ratings) >= 1 and min(rank, seed) >= 0
+    if not (is_valid and 0 < noise < np.inf and informative >= 0):
         raise ConfigurationError(
             f"{n_users} users, {n_items} items, {n_ratings} ratings, rank {rank}, noise {noise}, informative "
-            f"{informative}: numbers and noise must be positive, and none of the others negative"
+            f"{informative}, seed {seed}: numbers and noise must be positive, noise finite, and none of the "
+            "others negative"
         )
     if n_ratings < n_users:
         raise ConfigurationError(
