@@ -72,11 +72,32 @@ def test_arrays_are_compact_and_ids_are_strings():
         r.users.number("nobody")
 
 
-def test_integer_ids_are_numbered_by_value_and_equal_their_strings():
-    r = Ratings.from_arrays([10, 9, 100], [1, 1, 1], [1, 2, 3])
+def from_columns(*columns, **options):
+    return Ratings.from_triples(zip(*columns, strict=True), **options)
+
+
+constructors = pytest.mark.parametrize("construct", [Ratings.from_arrays, from_columns])
+
+
+@constructors
+def test_integer_ids_are_numbered_by_value_and_equal_their_strings(construct):
+    r = construct([10, 9, 100], [1, 1, 1], [1, 2, 3])
     assert r.users.raw.tolist() == ["9", "10", "100"]
     assert r.users.number(9) == r.users.number("9") == 0
-    assert Ratings.from_triples([(1, "a", 1.0), ("1", "b", 2.0)]).n_users == 1
+    assert construct([1, "1"], ["a", "b"], [1.0, 2.0]).n_users == 1
+
+
+@constructors
+def test_tuples_are_ids_by_their_text(construct):
+    r = construct([(1, 2), (1,)], ["a", "b"], [1.0, 2.0])
+    assert r.users.raw.tolist() == ["(1, 2)", "(1,)"]
+
+
+@constructors
+def test_a_table_without_ratings_needs_a_scale(construct):
+    assert len(construct([], [], [], scale=(1, 5))) == 0
+    with pytest.raises(DataError, match="there are no ratings; give at least one, or the scale"):
+        construct([], [], [])
 
 
 def test_duplicates_are_an_error_or_the_last_one_counts():
@@ -123,13 +144,17 @@ def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
         ([1, 2], [1], [1.0, 2.0]),
         ([1, 2], [1, 2], [1.0]),
         ([[1], [2]], [1, 2], [1.0, 2.0]),
-        ([1.5, 2.0], [1, 2], [1.0, 2.0]),
-        ([], [], []),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(arrays):
     with pytest.raises(DataError):
         Ratings.from_arrays(*arrays)
+
+
+@constructors
+def test_ids_that_are_floats_are_refused(construct):
+    with pytest.raises(DataError, match="user ids are floats; give integers or strings"):
+        construct([1.5, 2.0], [1, 2], [1.0, 2.0])
 
 
 def test_numbers_out_of_range_are_refused():

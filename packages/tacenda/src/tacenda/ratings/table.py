@@ -79,8 +79,10 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
     raw = _unpack(raw)
     if isinstance(raw, list | tuple):
         _check_ids(raw, what)
+        if tuple in map(type, raw):  # NumPy would make columns of them
+            raw = list(map(str, raw))
     array = np.asarray(raw)
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and array.size:
         raise DataError(f"{what} ids are floats; give integers or strings")
     if array.dtype.kind not in "iuU":
         array = _as_strings(raw, what)
@@ -261,7 +263,7 @@ class Ratings:
     ) -> "Ratings":
         """Build a table from raw ids, one user and one item for each value: integers, or anything with a ``str``.
 
-        Users and items are numbered in sorted order. Options and errors are the same as in the constructor.
+        Users and items are numbered in sorted order, integers by value. Options and errors: see the constructor.
         """
         user_index, user_ids = number_ids(users, "user")
         item_index, item_ids = number_ids(items, "item")
@@ -272,10 +274,8 @@ class Ratings:
     def from_triples(
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
-        """Build a table from (raw user, raw item, value) triples; options and errors as in the constructor."""
-        users, items, values = [*zip(*triples, strict=True)] or [()] * 3
-        ids = _as_strings(users, "user"), _as_strings(items, "item")
-        return cls.from_arrays(*ids, np.array(values, np.float64), **options)
+        """Build a table from (raw user, raw item, value) triples; ids, options and errors as in `from_arrays`."""
+        return cls.from_arrays(*([*zip(*triples, strict=True)] or [()] * 3), **options)
 
     def __len__(self) -> int:
         return len(self.values)
