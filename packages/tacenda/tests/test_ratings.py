@@ -245,8 +245,8 @@ def test_splits_that_cannot_be_are_refused():
     for attempt in (
         lambda: split(r, 0.0),
         lambda: split(r.select([0])),
-        lambda: list(folds(r, 5)),
-        lambda: list(folds(r, 1)),
+        lambda: folds(r, 5),
+        lambda: folds(r, 1),
         lambda: split_per_user(r, 0),
         lambda: split_last(r, np.array([1, 2, np.nan, 4])),
         lambda: split_last(r, np.array([1, 2, "NaT", 4], "datetime64[s]")),

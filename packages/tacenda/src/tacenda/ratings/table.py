@@ -412,14 +412,16 @@ def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ra
 def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
-    """Yield (train, test), where test is each of ``n_folds`` random parts in turn, whose sizes differ by at most 1."""
+    """Iterate over (train, test), where test is each of ``n_folds`` random parts, whose sizes differ by at most 1."""
     if not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
         )
     fold = np.random.default_rng(seed).permutation(len(ratings)) % n_folds
-    for number in range(n_folds):
-        yield ratings.select(fold != number), ratings.select(fold == number)
+    return (
+        (ratings.select(fold != number), ratings.select(fold == number))
+        for number in range(n_folds)
+    )
 
 
 def split_per_user(
