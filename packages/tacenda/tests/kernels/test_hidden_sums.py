@@ -1,6 +1,7 @@
 """Hidden units summed out: every configuration of them written out, and the fast path at the ends of its range."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -45,6 +46,20 @@ def test_the_fast_path_agrees_whatever_the_sizes(contexts, types, hidden, size, 
     assert found.shape == expected.shape
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=3e-6, atol=2e-5)
+
+
+def test_infinity_and_nan_stay_in_the_rows_of_their_contexts():
+    a, b = problem(9, 40, 12, 2.0)
+    words, finite = pack_inputs(a), [0, 4, 8]
+    for row, values in {1: [np.nan], 2: [np.inf], 3: [-np.inf], 5: [np.inf, -np.inf],
+                        6: [np.nan, np.inf], 7: [-np.inf] * 12}.items():  # fmt: skip
+        b[row, : len(values)] = values
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = hidden_sums(words, b)
+    np.testing.assert_allclose(found[finite], hidden_sums(words, b[finite]), rtol=1e-6)
+    with kernels.use("reference"):
+        np.testing.assert_allclose(found, hidden_sums(words, b), rtol=3e-6, atol=2e-5)
 
 
 def test_units_that_are_far_apart_are_left_to_the_specification():

@@ -346,12 +346,16 @@ def hidden_sums(words, contexts):
         raise UnsupportedShape(
             f"{words.inputs.dtype} inputs, or inputs of a hidden unit that are too far apart"
         )
-    low, high = (np.logaddexp(np.float32(0), contexts + end) for end in (words.lows, words.highs))
-    middle, center = (low + high) / 2, (words.lows + words.highs) / 2
-    half_range = float((high - low).max(initial=0)) / 2
     padded = -(-rows // _CONTEXTS_AT_ONCE) * _CONTEXTS_AT_ONCE
     y, g = np.zeros((padded, hidden), np.float32), np.ones((padded, hidden), np.float32)
-    np.exp(contexts + center - middle, out=y[:rows])
+    with np.errstate(
+        invalid="ignore"
+    ):  # of a context that is not finite: its middle has the result
+        ends = words.lows, words.highs
+        low, high = (np.logaddexp(np.float32(0), contexts + end) for end in ends)
+        middle, center = (low + high) / 2, (words.lows + words.highs) / 2
+        half_range = float(np.fmax.reduce(high - low, axis=None, initial=0)) / 2
+        np.exp(contexts + center - middle, out=y[:rows])
     np.exp(-middle, out=g[:rows])
     middles = np.zeros(padded, np.float32)
     middles[:rows] = middle.sum(axis=1, dtype=np.float64)
