@@ -362,12 +362,17 @@ def test_kept_sums_are_as_right_in_float32_and_where_columns_are_left_out():
         np.testing.assert_allclose(gradient, slope, rtol=0, atol=2e-5 * np.abs(slope).max())
 
 
-def test_rows_without_a_column_are_kept_as_nothing():
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_rows_without_a_column_are_kept_as_nothing_and_move_nothing(backend):
     kept = np.empty((2, 3), np.float32)
     ones = np.ones((3, 2), np.float32)
-    found = streaming_logsumexp(ones, ones, np.full(3, -np.inf, np.float32), kept)
+    given = ones, ones, np.full(3, -np.inf, np.float32)
+    with kernels.use(backend):
+        found = streaming_logsumexp(*given, kept)
+        gradients = streaming_logsumexp_backward(*given, found, ones[:, 0], kept)
     assert np.isneginf(found).all()
     assert not kept.any()
+    assert not any(gradient.any() for gradient in gradients)
 
 
 @pytest.mark.parametrize("kept", [np.empty((4, 3)), np.empty((2, 2)), np.empty((3, 2)).T])

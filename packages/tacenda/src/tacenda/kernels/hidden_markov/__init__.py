@@ -389,7 +389,7 @@ def streaming_logsumexp(
     needs Z x d numbers of memory instead of Z x Z. A bias of -inf excludes a column.
 
     ``kept`` (kept, columns) is filled with p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, which the backward pass
-    then need not compute again.
+    then need not compute again. If all columns are excluded, l is -inf and p is 0.
     """
     scores = _scores(rows, columns, bias)
     largest = scores.max(axis=1, keepdims=True)
@@ -417,7 +417,8 @@ def streaming_logsumexp_backward(
 
     ``found`` is the result of the forward pass, and ``kept`` is as it filled it.
     """
-    p = np.exp(_scores(rows, columns, bias) - found.astype(np.float64)[:, None])
+    log_sums = np.where(np.isneginf(found), 0, found).astype(np.float64)  # as above
+    p = np.exp(_scores(rows, columns, bias) - log_sums[:, None])
     weighted = p * gradient.astype(np.float64)[:, None]
     grads = (weighted @ columns, weighted.T @ rows, weighted.sum(axis=0))
     return SumGradients(*(grad.astype(rows.dtype) for grad in grads))
