@@ -150,11 +150,11 @@ def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
     if data.dtype not in (torch.int32, torch.float32):
         data = data.to(torch.float32)
     scales = [s if s is None else s.float().contiguous() for s in (row_scale, column_scale)]
-    tile = min(_COLUMNS, triton.next_power_of_2(width))
+    columns = min(_COLUMNS, triton.next_power_of_2(width))
     with torch.cuda.device_of(dense):
-        _sparse_product[(rows, triton.cdiv(width, tile))](
+        _sparse_product[(rows, triton.cdiv(width, columns))](
             indptr, indices, data, dense.contiguous(), *(data if s is None else s for s in scales), out, width,
-            NONZEROS=_NONZEROS, COLUMNS=tile, BY_ROW=row_scale is not None, BY_COLUMN=column_scale is not None,
+            NONZEROS=_NONZEROS, COLUMNS=columns, BY_ROW=row_scale is not None, BY_COLUMN=column_scale is not None,
             num_warps=4,
         )  # fmt: skip
     return out
