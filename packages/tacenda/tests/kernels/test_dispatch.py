@@ -1,6 +1,8 @@
 import contextvars
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +192,30 @@ def test_a_backend_that_cannot_be_compared_is_left_out_with_the_reason(install, 
     install.backend("odd", kernels.Backend(op=answer("odd"), **wrong))
     with pytest.warns(RuntimeWarning, match=reason):
         assert kernels.resolve("op")() == "low"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    op: Any
+    kind: str = "kernels"
+    priority: int = 20
+
+
+@dataclass(slots=True)
+class Slotted:
+    op: Any
+    kind: str = "kernels"
+    priority: int = 20
+
+
+@pytest.mark.parametrize("backend", [Frozen, Slotted])
+def test_a_backend_may_be_an_object_that_cannot_be_changed(install, backend):
+    install("low", 10, op=answer("low"))
+    install.backend("fixed", backend(answer("fixed")))
+    assert kernels.resolve("op")() == "fixed"
+    assert kernels.operations()["op"] == ["fixed", "low"]
+    with pytest.raises(KernelError, match="fixed does not serve cuda"):
+        kernels.resolve("op", "cuda")
 
 
 def test_a_broken_operation_leaves_the_backend_s_others_alone(install):

@@ -177,7 +177,7 @@ def _find_fitting(
         try:
             if not offers(backend, operation):
                 continue
-            if kind not in backend.devices:
+            if kind not in _devices_of(backend):
                 skipped.append(f"{name} does not serve {kind}")
                 continue
             fitting.append((name, getattr(backend, operation)))
@@ -215,8 +215,9 @@ def functions_of(backend: Any) -> list[str]:
     """Return the names of the functions of a backend; for a module, of the public ones that it defines."""
     if hasattr(type(backend), "offers"):
         return []
-    listed = getattr(backend, "__all__", None) or [n for n in vars(backend) if n[0] != "_"]
-    found = {name: getattr(backend, name) for name in listed}
+    names = vars(backend) if hasattr(backend, "__dict__") else dir(backend)
+    listed = getattr(backend, "__all__", None) or [n for n in names if n[0] != "_"]
+    found = {name: getattr(backend, name, None) for name in listed}
     home = backend.__name__ if isinstance(backend, ModuleType) else None
     return [
         name
@@ -235,7 +236,8 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     for record in plugins.available("kernels"):
         try:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
-            loaded.append((record.name, record.distribution, _complete(record.name, backend)))
+            _check_backend(record.name, backend)
+            loaded.append((record.name, record.distribution, backend))
         except (PluginError, KernelError) as error:  # a broken backend must not disturb the others
             reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
             skipped.append(reason)
@@ -245,21 +247,24 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     return loaded, skipped
 
 
-def _complete(name: str, backend: Any) -> Any:
-    """Return a backend with default devices, if it has none. Raises KernelError for a bad priority or devices."""
+def _check_backend(name: str, backend: Any) -> None:
+    """Raise KernelError for a bad priority or bad devices."""
     priority = getattr(backend, "priority", None)
     if not isinstance(priority, int | float) or priority != priority:
         raise KernelError(
             f"the priority of the kernel backend {name} is a number, not {priority!r}"
         )
-    devices = getattr(backend, "devices", None)
+    devices = _devices_of(backend)
     if isinstance(devices, str):
         raise KernelError(
             f"the devices of the kernel backend {name} are a set of names, not {devices!r}"
         )
-    if devices is None:
-        backend.devices = Backend.devices
-    return backend
+
+
+def _devices_of(backend: Any) -> Any:
+    """Return the devices of a backend, by default the CPU alone."""
+    devices = getattr(backend, "devices", None)
+    return Backend.devices if devices is None else devices
 
 
 def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[tuple[str, Any]]:
