@@ -110,9 +110,25 @@ def test_the_kit_holds_a_new_operation_to_its_own_specification(operation):
         check_backend(backend_with(halved=operation), samples={"halved": samples})
 
 
-def test_the_kit_finds_a_new_operation_that_the_backend_does_not_offer():
-    with pytest.raises(AssertionError, match="does not offer halved"):
-        check_backend(backend_with(), samples={"halved": samples})
+@pytest.mark.parametrize("numbers", [[1.0, -np.inf], [1e-7, 3e-7], [np.inf, np.nan, 1]])
+def test_the_kit_finds_wrong_signs_next_to_infinity_and_of_small_numbers(numbers):
+    given = {"halved": lambda: iter([("some", (np.array(numbers),))])}
+    check_backend(backend_with(halved=lambda x: x / 2), samples=given)
+    with pytest.raises(AssertionError):
+        check_backend(backend_with(halved=lambda x: np.abs(x) / -2), samples=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("halved", {"samples": {"halved": samples}}),
+        ("adam", {"operation": "adam"}),
+        ("adams", {"operation": "adams"}),
+    ],
+)
+def test_the_kit_finds_an_operation_that_the_backend_does_not_offer(name, more):
+    with pytest.raises(AssertionError, match=f"does not offer {name}"):
+        check_backend(backend_with(), **more)
 
 
 def test_the_kit_finds_an_operation_that_nothing_is_known_of():
