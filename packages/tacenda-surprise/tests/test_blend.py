@@ -107,6 +107,29 @@ def test_a_new_user_of_a_blend(trainset):
     assert new.predict_std("item 7") == pytest.approx(deviations[0], abs=1e-5)
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("refit", [True, False])
+def test_lists_of_a_blend_leave_out_what_a_part_knows_to_be_rated(
+    first, refit, trainset, make_dataset, tmp_path
+):
+    told = {trainset.to_raw_iid(i) for i in trainset.all_items()} - {
+        trainset.to_raw_iid(i) for i, _ in trainset.ur[0]
+    }
+    uid, told = trainset.to_raw_uid(0), sorted(told)[:4]
+    known = ConditionalPMF(
+        n_factors=2, n_epochs=2, rated=[(uid, iid) for iid in told], random_state=0
+    )
+    parts = [known, BiasOnly()] if first else [BiasOnly(), known]
+    blend = Blend(parts, refit=refit, random_state=0).fit(trainset)
+    blends = [blend]
+    if refit:
+        blend.save(tmp_path / "blend")
+        more = make_dataset([("newcomer", "item 3", 4.0)]).build_full_trainset()
+        blends += [Blend.load(tmp_path / "blend"), deepcopy(blend).partial_fit(more, 1)]
+    for one in blends:
+        assert not set(told) & {iid for iid, _ in one.top_n(100, [uid])[uid]}
+
+
 def test_a_blend_does_not_go_on_where_a_part_cannot(blend, trainset):
     with pytest.raises(ConfigurationError, match="SVD cannot learn"):
         blend.partial_fit(trainset)

@@ -276,14 +276,14 @@ class Blend(RatingAlgorithm):
         self._adopt_fitted(fitted, self._data)
 
     def _adopt_fitted(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
-        """Take over fitted algorithms; the blend knows every user of whom one of them has side information."""
+        """Take over fitted algorithms; the blend knows what any of them knows to be rated."""
         pairs = {
-            (uid, list(algo._items)[item]): None
+            pair: None
             for algo in fitted
-            if isinstance(algo, RatingAlgorithm) and algo._seen is not None
-            for uid, number in algo._users.items()
-            if uid not in data.users
-            for item in algo._seen.of_user(number).tolist()
+            if isinstance(algo, RatingAlgorithm)
+            and algo._seen is not None
+            and algo._data is not None
+            for pair in algo._data.find_unrated(algo._seen)
         }
         self._data = data = data.join(SideInfo(pairs)) if pairs else data
         self._catalogue = Catalogue.of(data.ratings)

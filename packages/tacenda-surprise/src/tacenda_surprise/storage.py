@@ -103,11 +103,9 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
     algo._know(data, seen)
     if algo.conditional:  # pairs that are known to be rated, but have no rating
-        raw_users, raw_items, n = list(data.users), list(data.items), max(len(items), 1)
-        rated, every = (k.user_ids.astype(np.int64) * n + k.item_ids for k in (data.ratings, seen))
-        cells = np.setdiff1d(every, rated).tolist()
-        if cells:
-            algo.rated = SideInfo([(raw_users[c // n], raw_items[c % n]) for c in cells])
+        pairs = data.find_unrated(seen)
+        if pairs:
+            algo.rated = SideInfo(pairs)
     algo._implicit = implicit
     for one in given:
         algo._add(one)

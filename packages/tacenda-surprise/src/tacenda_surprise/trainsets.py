@@ -58,6 +58,14 @@ class FitData(NamedTuple):
         mean = found.global_mean if found.n_ratings else 0.0
         return cls(ratings_of(found), None, *ids, found.n_users, mean, found)
 
+    def find_unrated(self, seen: Identities) -> list[tuple[Hashable, Hashable]]:
+        """Return the raw ids of the pairs in ``seen``, which has all rated ones, that have no rating."""
+        if len(seen.item_ids) == len(self.ratings):
+            return []
+        users, items, n = list(self.users), list(self.items), max(len(self.items), 1)
+        rated, every = (k.user_ids.astype(np.int64) * n + k.item_ids for k in (self.ratings, seen))
+        return [(users[c // n], items[c % n]) for c in np.setdiff1d(every, rated).tolist()]
+
     def with_trainset(self) -> FitData:
         """Add Surprise's trainset if there is none; numbers are its inner ids, and its lists are in their order."""
         if self.trainset is not None:
