@@ -243,13 +243,26 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(
     run, saved_words, write_file, tmp_path
 ):
     text = write_file("text.txt", "a b\n\nc b a\n")
-    for arguments, counted in (([], "3 words"), (["--text", text], "5 tokens of the text")):
-        compact = ("compact", saved_words, "--output", tmp_path / "small", "--force")
+    words = tacenda.load(saved_words)
+    words.fitted_on = {**words.fitted_on, "tokenizer": "callable"}
+    words.save(tmp_path / "own")
+    read = ["--text", text]
+    for folder, arguments, counted in (
+        (saved_words, [], "3 words"),
+        (saved_words, read, "5 tokens of the text"),
+        (tmp_path / "own", [], "3 words"),
+        (tmp_path / "own", [*read, "--tokenizer", "whitespace"], "5 tokens of the text"),
+    ):
+        compact = ("compact", folder, "--output", tmp_path / "small", "--force")
         out, err = run.well(*compact, *arguments)
         assert err == ""
         assert "MB, now" in out
         assert f"{counted}: mean 0.99" in out or f"{counted}: mean 1.0" in out
     assert tacenda.load(tmp_path / "small").precision == "int8"
+    for command in (["compact", tmp_path / "own", *read], ["apply", tmp_path / "own", text]):
+        assert "not saved with it: give --tokenizer" in run.refusal(
+            *command, "-o", tmp_path / "x.npz"
+        )
 
 
 @pytest.mark.parametrize("content", [None, b"a \xff b\n", b"\n"])
@@ -352,3 +365,5 @@ def test_a_setting_of_two_models_says_whose_it_is(run, tmp_path):
     arguments = ("--text", tmp_path / "none.txt", "-o", tmp_path / "m", "--set", "width=6")
     err = run.refusal("fit", "--model", "vectors", *arguments)
     assert "--set vectors.width=..." in err
+    err = run.refusal("fit", "--model", "vectors", "--distribution", "nobody", *arguments[:4])
+    assert "nobody" in err

@@ -12,7 +12,7 @@ import typer
 
 from tacenda.cli import options as common
 from tacenda.errors import ConfigurationError
-from tacenda.tokenizers import spacy_config
+from tacenda.tokenizers import CUSTOM, spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -23,6 +23,10 @@ ModelOutput = Annotated[
         metavar="NAME",
         help="Which vectors to compute: own_past_future, own_context, mean, ... (lds).",
     ),
+]
+_FittedTokenizer = Annotated[
+    str | None,
+    typer.Option(help='"whitespace", "words" or "spacy:LANG". Default: the tokenizer of the fit.'),
 ]
 _Language = Annotated[
     str | None,
@@ -170,7 +174,8 @@ def _make_embedders(
                 f"--set vectors.{name}=..."
             )
     return [
-        (plugins.make("embedders", kind, options.get(part)), part) for part, kind in kinds.items()
+        (plugins.make("embedders", kind, options.get(part), distribution=distribution), part)
+        for part, kind in kinds.items()
     ]
 
 
@@ -187,12 +192,7 @@ def apply(
         str,
         typer.Option("--output", "-o", metavar="FILE.npz|-", help="An .npz file, or - to print."),
     ] = "-",
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help='"whitespace", "words" or "spacy:LANG". Default: the tokenizer of the fit.'
-        ),
-    ] = None,
+    tokenizer: _FittedTokenizer = None,
     model_output: ModelOutput = None,
     encoding: common.Encoding = "utf-8",
     errors: common.Errors = "strict",
@@ -232,6 +232,7 @@ def compact(
     text: Annotated[
         Path | None, _file_option("Compare the vectors on this text instead of single words.")
     ] = None,
+    tokenizer: _FittedTokenizer = None,
     encoding: common.Encoding = "utf-8",
     errors: common.Errors = "strict",
     force: common.Force = False,
@@ -246,7 +247,8 @@ def compact(
     common.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")
     # before anything is saved, because the text may be missing or have no vectors
-    loss = compare(embedder, smaller, text, _get_tokenizer(embedder), encoding, errors)
+    split = "whitespace" if text is None else tokenizer or _get_tokenizer(embedder)
+    loss = compare(embedder, smaller, text, split, encoding, errors)
     common.save_smaller(smaller, folder, output, None)
     typer.echo(
         f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
@@ -512,5 +514,13 @@ def _load_morphological(folder: Path) -> Any:
 
 
 def _get_tokenizer(embedder: Any) -> str:
-    """Return the tokenizer of the text that a model was fitted to, "whitespace" if it is unknown."""
-    return str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")
+    """Return the tokenizer of the text that a model was fitted to, "whitespace" if it is unknown.
+
+    Raises ConfigurationError if it was a function, which is not saved with a model.
+    """
+    name = str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")
+    if name == "callable" or name.endswith(CUSTOM):
+        raise ConfigurationError(
+            "the model was fitted with your own tokenizer function, which is not saved with it: give --tokenizer"
+        )
+    return name
