@@ -457,7 +457,7 @@ def test_a_column_that_distinguishes_texts_but_is_not_named_is_announced(items):
             items(content, **options)
         return [str(each.message) for each in found]
 
-    two = "item,Condition,word,rt\n1,x,a,7\n1,x,b,8\n1,y,a,9\n2,x,a,7\n"
+    two = "item,listening_time,Condition,word,rt\n1,5,x,a,7\n1,6,x,b,8\n1,7,y,a,9\n2,8,x,a,7\n"
     [note] = said(two, text="item")
     assert "the text '1' of " in note
     assert (
@@ -565,6 +565,7 @@ def test_a_sentence_a_row_becomes_a_row_a_word(model, items, options):
     "content",
     [
         "sep=;\nitem;word;rt\n1;a, b;3\n1;b;4\n",
+        "sep=\t\nitem\tword\trt\n1\ta, b\t3\n1\tb\t4\n",
         '"sep=;"\r\nitem;word;rt\r\n1;a, b;3\r\n1;b;4\r\n',
         "item;word;rt;;;\n1;a, b;3;;;\n1;b;4;;;\n;;;;;\n;;;;;\n",
         "item;word;rt\n1;a, b;3;;;\n\n  \n1;b;4;;;;\n;;\n",

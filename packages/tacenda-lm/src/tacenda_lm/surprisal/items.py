@@ -14,9 +14,14 @@ from typing import Any, NamedTuple, TypedDict, Unpack, cast
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError, warn
 
-_SEPARATOR = re.compile(r'"?sep=(.)"?')  # the first line of Excel, which names the delimiter
+_SEPARATOR = re.compile(
+    r'\s*"?sep=([^\r\n])"?\s*'
+)  # the first line of Excel, which names the delimiter
 #: Usual names of columns that distinguish the texts of an experiment.
-_TEXT_COLUMN = re.compile(r"(item|cond|subj|participant|list|story)\w*", re.IGNORECASE)
+_TEXT_COLUMN = re.compile(
+    r"(item|cond(ition)?|subj(ect)?|participant|list|story)s?(_?(\d+|id|no|nr|num(ber)?|name|type|code))?",
+    re.IGNORECASE,
+)
 _QUOTES_ADVICE = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
 _DELIMITER_ADVICE = "; if something else separates them, name it (delimiter, --delimiter)"
 
@@ -209,8 +214,7 @@ def _read_rows(
         lines = chain.from_iterable(read_blocks(lines, encoding, errors))
     ended = (f"{line}\n" for line in lines)
     first, n_skipped = next(ended, ""), 0
-    while first and (not first.strip() or _SEPARATOR.fullmatch(first.strip())):
-        named = _SEPARATOR.fullmatch(first.strip())
+    while first and ((named := _SEPARATOR.fullmatch(first)) or not first.strip()):
         if named and delimiter is None:
             delimiter = named[1]
         first, n_skipped = next(ended, ""), n_skipped + 1
