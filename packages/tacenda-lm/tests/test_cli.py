@@ -338,9 +338,12 @@ def test_a_dash_is_standard_input(run, printed, refused, stdin, text, saved, val
     printed("mix", saved, tmp_path / "m", "--valid", "-", "--output", tmp_path / "x")
     stdin(b"")
     assert run("fit", "--text", "-", "--text", text, "--output", tmp_path / "y")[0] == 2
-    assert (
-        "give it once" in run("fit", "--text", "-", "--valid", "-", "--output", tmp_path / "y")[2]
-    )
+    for read in (
+        ["--text", "-", "--valid", "-"],
+        ["--text", "-", "--vocabulary", "-"],
+        ["--text", text, "--valid", "-", "--vocabulary", "-"],
+    ):
+        assert "give it once" in run("fit", *read, "--output", tmp_path / "y")[2]
     stdin(b"a \xff b\n")
     assert "standard input is not utf-8 at line 1" in refused("score", saved, "-")
 

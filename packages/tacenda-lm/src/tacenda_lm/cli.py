@@ -256,7 +256,7 @@ def fit(
 
     if count_words and scheduler is not None:
         raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
-    if str(valid) == "-" and "-" in map(str, text):
+    if [*map(str, text), str(valid), str(vocabulary)].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
     options = common.options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, options, distribution, checkpoints, scheduler)
