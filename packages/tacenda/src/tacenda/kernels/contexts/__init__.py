@@ -46,7 +46,8 @@ class Predicted(NamedTuple):
 
     vectors: Any  # r (rows, width), the spans one after another
     before: Any  # u (spans, tails, width) at the first position of each span
-    after: Any  # the same at the position after its last
+    #: the same one position after its last, as if the sequence of its last position continued there
+    after: Any
 
 
 class ContextGradients(NamedTuple):
@@ -93,8 +94,9 @@ def context_sum(
     table
         R.
     tails
-        u at the first position of each span, such as ``after`` of the span before it. By default, they are summed from
-        the beginning of the sequence.
+        u at the first position of each span, which is ``after`` of the span before it if its sequence continues. Where
+        a sequence begins at the first position, u must be 0, and ``after`` of the span before it is not: that has the
+        words of the sequence that ended. By default, u is summed from the beginning of the sequence.
     threads
         The spans are shared between them on the CPU.
     """
