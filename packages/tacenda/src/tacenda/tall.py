@@ -1,7 +1,9 @@
 """Products and sums of matrices with a row for each word or token and few columns.
 
 They use NumPy and BLAS on the CPU, and torch on a device. Fitting keeps matrices of the vocabulary on the device, and
-matrices (states, states) on the host. Memory besides the result: none on the CPU, and on a device a row of each matrix.
+matrices (states, states) on the host. Memory besides the result: for `moments`
+two copies of X in float64 on the CPU and one of X on a device, for `gram` of two dtypes one copy of the narrower matrix
+in the wider dtype, and otherwise a row or less.
 float32 is multiplied as float32 unless torch allows TF32 (`torch.set_float32_matmul_precision`).
 """
 
