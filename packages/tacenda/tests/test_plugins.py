@@ -77,8 +77,10 @@ def test_a_registered_object_is_got_listed_and_taken_back(install):
     plugins.unregister("embedders", "mine")
     with pytest.raises(PluginError, match="no plugin 'mine'"):
         plugins.get("embedders", "mine")
+    generation = plugins.generation
     with pytest.raises(PluginError, match="not registered"):
         plugins.unregister("embedders", "mine")
+    assert plugins.generation == generation
 
 
 def test_an_unfitted_model_is_made_from_its_name_and_options(install):

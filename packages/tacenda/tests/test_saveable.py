@@ -231,8 +231,15 @@ def test_an_error_of_compiling_is_not_reported_as_damage(tmp_path, monkeypatch):
 
 def test_a_missing_plugin_names_the_distribution_that_saved_the_model(tmp_path):
     artifact.write(tmp_path / "m", Artifact("embedders", "who", "some-dist", "2.1", {}, {}))
-    with pytest.raises(PluginError, match=r"m: it was saved by some-dist 2\.1, which is not inst"):
+    missing = r"m: it was saved by some-dist 2\.1, which is not inst"
+    with pytest.raises(PluginError, match=missing):
         tacenda.load(tmp_path / "m")
+    whole = replace(Sum().to_artifact(), nested={"part": artifact.read(tmp_path / "m")})
+    artifact.write(tmp_path / "m", whole)
+    for load in (tacenda.load, Sum.load):
+        with pytest.raises(PluginError, match=missing):
+            load(tmp_path / "m")
+    artifact.write(tmp_path / "m", whole.nested["part"])
     assert artifact.read(tmp_path / "m").name == "who"  # tensors are there without the plugin
 
 

@@ -330,8 +330,8 @@ class Estimator:
         artifact = read(path)
         try:
             return cls.from_artifact(artifact)
-        except ArtifactError as error:
-            raise ArtifactError(f"cannot load {os.fspath(path)}: {error}") from error
+        except (ArtifactError, PluginError) as error:
+            raise type(error)(f"cannot load {os.fspath(path)}: {error}") from error
 
     def __repr__(self) -> str:
         texts = []

@@ -225,7 +225,8 @@ def make(
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
     """Add an object to the registry of this process, for a test or a notebook, or replace an existing one.
 
-    An object that is installed under this name already stays as it is.
+    An object that is installed under this name already stays as it is; then `unregister` has nothing to remove, and
+    raises.
 
     Raises PluginError if the kind is unknown, the name is empty or has an @, or ``distribution`` installs another
     object under it.
@@ -265,10 +266,10 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     """Remove an object that `register` added. Raises PluginError if there is none."""
     global generation
     with _lock:
-        generation += 1
         found = _registered.pop((kind, name, canonical(distribution)), None)
         if found is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacenda.{kind}")
+        generation += 1
         _outcomes.pop(found[0], None)
 
 
