@@ -128,6 +128,7 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
         ({"summary": "one\x7ftwo"}, r"leave out '\\x7f'"),
         ({"summary": "one\u2028two"}, r"leave out '\\u2028'"),
         ({"summary": "half \ud83c"}, r"leave out '\\ud83c'"),
+        ({"attribution": "two\nlines \ud83c"}, r"attribution .*: leave out '\\ud83c'"),
     ],
 )
 def test_a_bad_card_is_refused(saved, tmp_path, change, message):

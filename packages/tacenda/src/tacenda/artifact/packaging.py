@@ -149,11 +149,13 @@ def check_card(about: ModelCard) -> None:
             f"{about.license!r} is not an SPDX license expression: use one such as CC-BY-SA-4.0, "
             "or LicenseRef-Proprietary for one that SPDX does not list"
         ) from None
-    for character in about.summary:
-        if unicodedata.category(character) in _NOT_IN_A_LINE:
-            raise ConfigurationError(
-                f"the summary of a model is one line of text: leave out {character!a}"
-            )
+    for text, rule, excluded in (
+        (about.summary, "the summary of a model is one line of text", _NOT_IN_A_LINE),
+        (about.attribution, "the attribution of a model is Unicode text", {"Cs"}),
+    ):
+        for character in text:
+            if unicodedata.category(character) in excluded:
+                raise ConfigurationError(f"{rule}: leave out {character!a}")
 
 
 def render_card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
