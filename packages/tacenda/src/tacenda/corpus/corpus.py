@@ -147,7 +147,7 @@ class Corpus:
             tokenizers, which must be names or functions of a module.
         count_words
             Count the words that the tokenizer splits into several tokens, such as *don't*, for the frequencies that
-            `tacenda_lm.surprisal_table` gives; reading takes longer.
+            `tacenda_lm.surprisal_table` gives; reading takes longer. A given ``vocabulary`` keeps its own counts.
         vocabulary
             The vocabulary to use, for example for a held-out text; the options below then come from it.
         max_vocabulary
@@ -183,7 +183,8 @@ class Corpus:
         reading = (encoding, errors, marks)
         first_lines: list[str] = []
         blocks = collect_first_lines(text_blocks(text, *reading, text_field), first_lines)
-        counter = SplitWordCounter(tokenizer, types) if count_words else None
+        given = choices.vocabulary is not None
+        counter = SplitWordCounter(tokenizer, types) if count_words and not given else None
         if counter is not None:
             blocks = counter.count_while_reading(blocks)
         coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
@@ -253,7 +254,7 @@ class Corpus:
             text = word_ids.assemble(
                 coded, types, data, selection, description, origin["tokenizer"], first_lines
             )
-            if counter is not None and selection.vocabulary is None:
+            if counter is not None:
                 text.vocabulary.split_words = counter.counts(text.vocabulary.normalization)
             if text.n_unknown:
                 origin["written_unknown"] = text.n_unknown
