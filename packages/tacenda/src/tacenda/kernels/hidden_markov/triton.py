@@ -587,7 +587,8 @@ def streaming_logsumexp(rows, columns, bias, kept):
 def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     if kept is not None:
         raise UnsupportedShape("on a GPU no rows are kept for the backward pass")
-    given = (rows, columns, bias, found, gradient)
+    # -inf - -inf is NaN: a row without a column has no share in any
+    given = (rows, columns, bias, found.masked_fill(found.isneginf(), 0), gradient)
     x, y, b, norms, g = (tensor.contiguous() for tensor in given)
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
