@@ -63,6 +63,13 @@ def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(texts, model, 
         model.fit(texts[0])
 
 
+def test_diagonal_matrices_need_the_room_of_their_diagonals(texts, monkeypatch):
+    monkeypatch.setattr(devices, "available_memory", lambda device: 23_000_000)
+    diagonal = {"advanced": {"context_matrices": "diagonal"}}
+    with stand_in():
+        LBL(width=1000, context=2, batch_words=256, epochs=1, **diagonal).fit(texts[0])
+
+
 def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
     class KilledError(Exception):
         pass

@@ -333,7 +333,8 @@ class LBL(StreamModel):
 def _estimate_bytes(settings: LBLSettings, types: int) -> int:
     """Estimate the bytes of a fit: float32 parameters, their gradients and AdaGrad's sums, and a batch."""
     n, width = settings.context, settings.width
-    parameters = types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
+    matrix = width if settings.advanced.context_matrices == "diagonal" else width * width
+    parameters = types * (width + 2) * (1 if settings.advanced.tied else 2) + n * matrix
     scored = types if settings.loss == "softmax" else settings.advanced.noise_words
     batch = settings.batch_words * (2 * scored + (4 * n + 4) * width)
     return 4 * (3 * parameters + batch)
