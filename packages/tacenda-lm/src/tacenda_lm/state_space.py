@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -574,11 +575,18 @@ class StateSpacePredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[Floats, Ids, State | None]]:
-        """Yield blocks of a stream that follows a state: the s^ that predicts each token, tokens, the state after.
+        """Yield blocks of a stream: the s^ that predicts each token, tokens, and the state after, if one is given.
 
         `score` and `distributions` of this class score texts side by side, and do not call it.
         """
-        assert state is not None, "a stream without a state is scored by score and distributions"
+        if state is None:
+            for begin, end in pairwise(stream.offsets.tolist()):
+                first = self._make_state(
+                    (int(stream.ids[begin]),), np.zeros(self.parameters.internal)
+                )
+                rest = Stream.following(stream.ids[begin + 1 : end])
+                yield from ((x, words, None) for x, words, _ in self.passes(rest, first))
+            return
         for piece, passed, last in self._forward_from(state, stream.ids):
             x = piece.inputs.look_up(self.parameters)
             words = piece.words[:, 0].astype(np.int32)
