@@ -303,9 +303,8 @@ class Parameters(Arrays):
         """Elements of the internal state, N_q."""
         return len(self.transition)
 
-    @property
-    def gain(self) -> Floats:
-        """Lambda B A' (types, internal), by which e changes the next internal state."""
+    def compute_gain(self) -> Floats:
+        """Return Lambda B A' (types, internal), by which e changes the next internal state."""
         gain: Floats = (self.outputs @ self.transition.T) * self.outputs.dtype.type(self.variance)
         return gain
 
@@ -383,7 +382,7 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
     from_inputs = x @ p.transition[:, n_q:].T
     states, dtype = np.empty((*piece.words.shape, n_q), rows.dtype), rows.dtype
     errors, reached = np.empty_like(rows), np.empty_like(rows)
-    q, gain, product = np.array(before, dtype), p.gain, p.product
+    q, product = np.array(before, dtype), p.product
     if not p.exact and rows.shape[2] <= SMALL_VOCABULARY:  # the loop below in compiled code
         from tacenda_lm.compiled import read_side_by_side  # imports numba
 
@@ -394,7 +393,7 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
             np.ascontiguousarray(piece.words, np.int64),
             dtype.type(LIMIT),
             *convert(from_inputs),
-            convert(p.outputs[:, :n_q], p.transition[:, :n_q], gain),
+            convert(p.outputs[:, :n_q], p.transition[:, :n_q], p.compute_gain()),
             convert(
                 piece.live, piece.seen, np.empty((0, 0, 0)) if keep is None else keep[..., :n_q]
             ),
@@ -403,13 +402,17 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
             (states, errors),
         )
         return Forward(rows, q, states, errors, np.exp(rows))
+    # computing the gain costs as much as correcting the states of so many places without it
+    gain = p.compute_gain() if len(rows) * len(q) > n_q else None
     for t in range(len(rows)):
         states[t] = q
         rows[t] += (q if keep is None else q * keep[t, :, :n_q]) @ p.outputs[:, :n_q].T
         scores = rows[t].copy() if p.exact else rows[t]
         log_softmax(rows[t])
         errors[t], reached[t] = read(rows[t], scores, piece.words[t], piece.seen[t], product)
-        q = q @ p.transition[:, :n_q].T + from_inputs[t] + errors[t] @ gain
+        e = errors[t]
+        by_e = p.variance * (e @ p.outputs) @ p.transition.T if gain is None else e @ gain
+        q = q @ p.transition[:, :n_q].T + from_inputs[t] + by_e
         q = np.clip(q, -LIMIT, LIMIT) * piece.live[t][:, None]
     return Forward(rows, q, states, errors, reached)
 
@@ -471,7 +474,7 @@ def _go_back(
 
     What comes through e is added to ``d_scores``, ``d_transition`` and ``d_outputs``, the gradients by u, A and B.
     """
-    n_q, gain, product = p.internal, p.gain, p.product
+    n_q, gain, product = p.internal, p.compute_gain(), p.product
     d_next, d_gain = np.empty_like(passed.states), np.zeros_like(gain)
     d_q = np.zeros_like(passed.after)
     for t in reversed(range(len(d_next))):
