@@ -344,6 +344,17 @@ def test_ids_that_say_none_are_texts_like_others(fitted):
     assert set(algo.top_n(1)) == {"None", "<NA>"}
 
 
+def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
+    algo = fitted(make, [("a", "x", 1.0), ("b", "y", 3.0), ("a", "y", 2.0)])
+    for items, values, message in (
+        ([1, 1], [2.0, 3.0], "an item number is repeated"),
+        ([0.5], [2.0], "item numbers are of type float64; give integers"),
+        ([0], [9.0], "a rating is off the scale 1 to 5"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            algo.fold(items, values)
+
+
 @pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])
 @pytest.mark.parametrize(
     "use",

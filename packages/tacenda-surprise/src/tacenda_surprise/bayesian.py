@@ -284,8 +284,9 @@ class BayesianPMF(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
-        samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
-        rated = check_rated(items, values, len(self.catalogue.items))
+        samples, catalogue = self._learned(self.learned).samples, self.catalogue
+        rated = check_rated(items, values, len(catalogue.items), catalogue.scale)
+        items = np.asarray(items, np.int64)
         known = self._known_items(items, identities)
         usual = self._average_samples
         return fold(samples, self._scale, items, rated, known, usual, self._temper)

@@ -153,8 +153,8 @@ class BiasOnly(RatingAlgorithm):
         """See `RatingAlgorithm.fold`: the bias of the user is the damped mean of the residuals."""
         learned, mean, bias = self._learned(self.learned), self.catalogue.mean, 0.0
         c, average = learned.item_biases, self.average
+        rated = check_rated(items, values, len(c), self.catalogue.scale)
         items = np.asarray(items, np.int64)
-        rated = check_rated(items, values, len(c))
         self._check_identities(identities)
         residuals = (rated - np.float32(mean) - c[items]).astype(np.float64)
         if not len(residuals):

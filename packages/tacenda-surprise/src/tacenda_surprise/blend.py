@@ -361,10 +361,10 @@ class Blend(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedBlend:
         """See `RatingAlgorithm.fold`; an algorithm from outside Tacenda predicts as for an unknown user."""
-        weights, items = self._learned(self.learned), np.asarray(items, np.int64)
+        weights, n_items = self._learned(self.learned), len(self.catalogue.items)
         self._warn_of_changed_parts()
-        n_items = len(self.catalogue.items)
-        rated = check_rated(items, values, n_items)
+        rated = check_rated(items, values, n_items, self.catalogue.scale)
+        items = np.asarray(items, np.int64)
         self._check_identities(identities)
         users = [part.fold(items, rated, identities) for part in self._parts]
         return FoldedBlend(users, n_items, weights)

@@ -126,8 +126,9 @@ class ImplicitMF(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`; ``values`` (n,) must be finite, and have no effect."""
-        learned, items = self._learned(self.learned), np.asarray(items, np.int64)
+        learned = self._learned(self.learned)
         check_rated(items, values, len(learned.y))
+        items = np.asarray(items, np.int64)
         x = learned.of_new_user(self._known_items(items, identities))[0]
         scale = self.catalogue.scale
         return FoldedFactors(0.0, x, len(items), None, scale, 0.0, self.tables, self.average)

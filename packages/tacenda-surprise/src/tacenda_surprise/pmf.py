@@ -295,8 +295,9 @@ class PMF(RatingAlgorithm):
     ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the user is the solution of a ridge regression."""
         learned, average = self._learned(self.learned), self.average
-        items, mean = np.asarray(items, np.int64), self.catalogue.mean
-        rated = check_rated(items, values, len(learned.item_factors))
+        mean, scale = self.catalogue.mean, self.catalogue.scale
+        rated = check_rated(items, values, len(learned.item_factors), scale)
+        items = np.asarray(items, np.int64)
         known = self._known_items(items, identities)
         conditions = self.conditional and len(known) > 0
         prior = np.zeros(self.settings.n_factors, np.float32)
@@ -309,7 +310,6 @@ class PMF(RatingAlgorithm):
             bias = float(average.user_biases[0])
             x = x if conditions else average.user_factors[0]
         spread, tables = learned.spread, learned.tables
-        scale = self.catalogue.scale
         return FoldedFactors(bias, x, len(items), spread, scale, mean, tables, average)
 
     def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:

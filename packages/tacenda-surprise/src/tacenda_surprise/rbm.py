@@ -208,8 +208,9 @@ class RBM(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUnit:
         """See `RatingAlgorithm.fold`; identities make a difference only if users are cases."""
+        n_items, scale = len(self.catalogue.items), self.catalogue.scale
+        rated = check_rated(items, values, n_items, scale)
         items = np.asarray(items, np.int64)
-        rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
         levels = self._machine[1].level_of(rated)
         if self.settings.items_are_cases:

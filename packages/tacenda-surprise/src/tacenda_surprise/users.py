@@ -76,22 +76,39 @@ def refuse_deviations() -> NoReturn:
     )
 
 
-def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
+def check_rated(
+    items: npt.ArrayLike,
+    values: npt.ArrayLike,
+    n_items: int,
+    scale: tuple[float, float] | None = None,
+) -> Floats:
     """Return the ratings (n,) of the ``items`` (n,) of a user as float32.
 
-    Raises ConfigurationError for shapes that differ, for an item number out of range, and for a rating that is not
-    finite.
+    Raises ConfigurationError for shapes that differ, for an item number that is out of range, fractional or repeated,
+    and for a rating that is not finite or off the ``scale``, if one is given.
     """
+    numbers = np.asarray(items)
     found = np.asarray(values, np.float32)
-    if np.shape(items) != found.shape or found.ndim != 1:
+    if numbers.shape != found.shape or found.ndim != 1:
         raise ConfigurationError(
-            f"a user's items and ratings have shapes {np.shape(items)} and {found.shape}; give one rating "
+            f"a user's items and ratings have shapes {numbers.shape} and {found.shape}; give one rating "
             "for every item"
         )
     if not np.isfinite(found).all():
         raise ConfigurationError("a rating is not finite; correct or leave it out")
-    if len(items) and (np.min(items) < 0 or np.max(items) >= n_items):
+    if (
+        scale is not None
+        and ((found < np.float32(scale[0])) | (found > np.float32(scale[1]))).any()
+    ):
+        raise ConfigurationError(
+            f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct or leave it out"
+        )
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_items):
         raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
+    if len(numbers) and numbers.dtype.kind not in "iu":
+        raise ConfigurationError(f"item numbers are of type {numbers.dtype}; give integers")
+    if len(np.unique(numbers)) < len(numbers):
+        raise ConfigurationError("an item number is repeated; give one rating for every item")
     return found
 
 
