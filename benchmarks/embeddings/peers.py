@@ -79,7 +79,10 @@ def take_weights(component: str, path: str) -> Any:
     """Return a callback that puts weights from a file into the layers of a component."""
 
     def take(nlp: spacy.Language) -> None:
-        nlp.get_pipe(component).model.get_ref("tok2vec").from_bytes(Path(path).read_bytes())
+        layers = nlp.get_pipe(component).model.get_ref("tok2vec")
+        if component == "ner":  # there the reference also has the layer that narrows the vectors
+            layers = layers.layers[0]
+        layers.from_bytes(Path(path).read_bytes())
 
     return take
 
