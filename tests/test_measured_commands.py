@@ -56,8 +56,8 @@ def told_of_both(words):
     """Return names and settings of the models of a ``fit --model vectors`` command."""
     given = parameters(*words)
     assert given["model"] == "vectors"
-    named = {"n_states": given["n_states"], "output": given["model_output"]}
-    members = _make_embedders("vectors", options_of(given["settings"]), named, None)
+    named = {"lds.n_states": given["n_states"], "lds.output": given["model_output"]}
+    members = _make_embedders("vectors", options_of(given["settings"], **named), None)
     return [(model.name, settings_of(model)) for model, _ in members]
 
 
