@@ -303,9 +303,7 @@ class Estimator:
             ) from error
         except (ArtifactError, KernelError, PluginError):
             raise
-        except (
-            Exception
-        ) as error:  # damaged settings and arrays may cause any error in a model's own code
+        except Exception as error:  # damaged settings and arrays may cause any error in a model
             if is_of_compiler(error):
                 raise KernelError(
                     f"the kernels of {cls.__name__} cannot be compiled here: {describe(error)}"
