@@ -48,6 +48,16 @@ def test_recommend_to_users_and_to_somebody_new(printed, saved, file, triples):
     assert len(out.splitlines()) == 3
 
 
+def test_a_user_called_new_user_keeps_the_list(printed, file, tmp_path):
+    file.write_text(file.read_text("utf8").replace("user 1", "new user"), "utf8")
+    printed("fit", file, "--output", tmp_path / "model", *FAST)
+    asked = ("--user", "new user", "--rate", "item 3=5", "-n", 2, "--json")
+    assert list(json.loads(printed("recommend", tmp_path / "model", *asked))) == [
+        "new user",
+        "the user of --rate",
+    ]
+
+
 @pytest.mark.parametrize("options", [[], ["--time", 3]])
 def test_evaluate_refuses_a_file_of_which_nothing_can_be_held_out(options, refused, write_file):
     path = write_file("few.csv", "a,x,1,1\nb,x,2,2\nc,y,3,3\n")
@@ -241,6 +251,11 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoints(printed, file, tmp_path
         (["recommend", "MODEL", "--rate", "item 3=great"], 1, "ITEM=RATING"),
         (["recommend", "MODEL", "--rate", "item 3=9"], 1, "off the scale"),
         (["recommend", "MODEL", "--rate", "318"], 1, "--rate takes ITEM=RATING, not 318"),
+        (
+            ["recommend", "MODEL", "--rate", "item 3=5", "--rate", "item 3=1"],
+            1,
+            "item 3 two ratings; give one",
+        ),
         (["evaluate", "FILE", "--model", "pmf", "--set", "pmf.n_factor=3"], 1, "n_factor"),
         (["recommend", "FILE"], 2, "--user"),
         (

@@ -250,7 +250,8 @@ def recommend(
         names = list(model._items)  # of which those that are no text have other raw ids
         rated = {names[item]: rating for item, rating in _read_ratings(rate, catalogue).items()}
         found_items = model.fold_in(rated).best(lists, n, exclude_seen=not include_rated)
-        listed["new user"] = name_items(*found_items, raw, scale)
+        newcomer = "the user of --rate" if "new user" in listed else "new user"
+        listed[newcomer] = name_items(*found_items, raw, scale)
     if as_json:
         typer.echo(json.dumps(listed))
         return
@@ -296,7 +297,7 @@ def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
 
 
 def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
-    """Read ``ITEM=RATING``. Raises DataError for an unknown item, and for a rating that is not a number."""
+    """Read ``ITEM=RATING``. Raises DataError for an unknown or repeated item, and a rating that is not a number."""
     found: dict[int, float] = {}
     for text in rated:
         item, equals, value = text.rpartition("=")
@@ -304,7 +305,10 @@ def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
             rating = float(value if equals else "none")
         except ValueError as error:
             raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
-        found[catalogue.items.number(item)] = rating
+        number = catalogue.items.number(item)
+        if number in found:
+            raise DataError(f"--rate gives {item} two ratings; give one")
+        found[number] = rating
     return found
 
 

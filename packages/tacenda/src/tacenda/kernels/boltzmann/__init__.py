@@ -255,7 +255,7 @@ def _add_gradients(
     np.add.at(b, (m, r), bias_rate)
     np.subtract.at(b, (m, sampled.levels), bias_rate)
     d += bias_rate * (sampled.data - sampled.p)
-    U[f] += rate * (sampled.data - sampled.p)
+    np.add.at(U, f, rate * (sampled.data - sampled.p))
 
 
 def _untie(weights: Any, s: Any) -> Any:

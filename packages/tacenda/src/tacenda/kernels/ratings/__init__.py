@@ -115,7 +115,8 @@ def _complete_sgd(
     _check_ids(ratings.offsets, ratings.item_ids, users, n_items, "item ids")
     if not len(tables.side_factors):
         sides = None
-    if sides is not None and sides.item_ids is not ratings.item_ids:
+    checked = ratings.item_ids, ratings.offsets
+    if sides is not None and not (sides.item_ids is checked[0] and sides.offsets is checked[1]):
         _check_ids(sides.offsets, sides.item_ids, users, n_items, "side ids")
     if ratings.weights is None:
         ratings = ratings._replace(weights=np.ones(n_users, np.float32))
