@@ -395,7 +395,7 @@ def generate(
         "--n",
         min=1,
         max=1_000_000,
-        help="Number of sentences; with --beam at most so many.",
+        help="Number of sentences; with --beam, at most this many.",
     ),
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
     seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),

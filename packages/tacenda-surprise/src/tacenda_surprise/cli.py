@@ -250,8 +250,8 @@ def recommend(
         names = list(model._items)  # of which those that are no text have other raw ids
         rated = {names[item]: rating for item, rating in _read_ratings(rate, catalogue).items()}
         found_items = model.fold_in(rated).best(lists, n, exclude_seen=not include_rated)
-        newcomer = "the user of --rate" if "new user" in listed else "new user"
-        listed[newcomer] = name_items(*found_items, raw, scale)
+        label = "the user of --rate" if "new user" in listed else "new user"
+        listed[label] = name_items(*found_items, raw, scale)
     if as_json:
         typer.echo(json.dumps(listed))
         return

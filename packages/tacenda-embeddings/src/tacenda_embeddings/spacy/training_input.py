@@ -76,10 +76,7 @@ def compare_and_record(readings: Iterable[Reading], model: Any, giver: str) -> b
             recorded, announced_digest = _read_record(records[key])
             cosine = recorded.cosine(model)
             digest = "" if cosine >= SAME else _digest_weights(pipe)
-            if digest and announced_digest not in (
-                "",
-                digest,
-            ):  # training went on after the warning
+            if digest and announced_digest not in ("", digest):  # trained on after the warning
                 recorded, digest = take_fingerprint(), ""
             elif digest:
                 mismatched[component] = min(cosine, mismatched.get(component, 1.0))

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypedDict, Unpack, cast
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError, warn
 
-_SEPARATOR = re.compile(
-    r'\s*"?sep=([^\r\n])"?\s*'
-)  # the first line of Excel, which names the delimiter
+# the first line of Excel, which names the delimiter
+_SEPARATOR = re.compile(r'\s*"?sep=([^\r\n])"?\s*')
 #: Usual names of columns that distinguish the texts of an experiment.
 _TEXT_COLUMN = re.compile(
     r"(item|cond(ition)?|subj(ect)?|participant|list|story)s?(_?(\d+|id|no|nr|num(ber)?|name|type|code))?",
