@@ -34,7 +34,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
@@ -46,7 +45,7 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Pieces, Trainer, train
+from tacenda_lm.training import Pieces, Trainer, sum_rows, train
 
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
@@ -421,7 +420,7 @@ def contrast_by_mean_field(
     """
     visible, loss = p.words[targets], 0.0
     present = sigmoid(visible @ p.outputs + inputs)
-    words = build_word_sums(targets, len(p.words)) @ (present @ p.outputs.T)
+    words = sum_rows(targets, present @ p.outputs.T, len(p.words))
     biases = np.bincount(targets, minlength=len(p.words)).astype(np.float64)
     reached, hidden = np.empty_like(visible), present.copy()
     for step in range(steps):
@@ -494,7 +493,7 @@ def contrast(
     rows = np.concatenate([present, absent])
     # sums by word first, so that the products have a row for each distinct word, not for each draw
     types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
-    slopes = build_word_sums(place, len(types)) @ rows  # of a_w
+    slopes = sum_rows(place, rows, len(types))  # of a_w
     counts = np.concatenate([np.ones(n, weights.dtype), -weights[:, 0]])
     words, biases = np.zeros_like(p.words), np.zeros_like(p.biases)
     words[types] = slopes @ p.outputs.T
@@ -524,7 +523,7 @@ def compute_gradients(
     n, depth, width = features.shape
     flat = p.contexts.reshape(depth * width, -1)
     back = (inputs @ flat.T).reshape(n, depth, width)[batch.present]
-    words = found.words + build_word_sums(batch.words[batch.present], len(p.words)) @ back
+    words = found.words + sum_rows(batch.words[batch.present], back, len(p.words))
     gradients = {
         "words": words,
         "contexts": (features.reshape(n, -1).T @ inputs).reshape(p.contexts.shape),
@@ -535,12 +534,6 @@ def compute_gradients(
     if earlier is not None:
         gradients["transitions"] = inputs.T @ earlier  # eq 3.15
     return gradients
-
-
-def build_word_sums(ids: _Ints, types: int) -> Any:
-    """Return the sparse matrix (types, rows) of ones whose product with rows sums them by their words."""
-    n = len(ids)
-    return csr_array((np.ones(n, np.float32), (ids, np.arange(n))), shape=(types, n))
 
 
 # -- training ----------------------------------------------------------------------------------------
@@ -669,9 +662,9 @@ class TemporalTrainer(BoltzmannTrainer):
                 slopes[t] += from_later[t]
                 back = slopes[t] @ now.transitions
             from_later = from_later.reshape(-1, now.hidden)
-            sums = build_word_sums(read.targets, len(now.words))
+            sums = sum_rows(read.targets, from_later @ now.outputs.T, len(now.words))
             found = found._replace(
-                words=found.words + sums @ (from_later @ now.outputs.T),
+                words=found.words + sums,
                 outputs=found.outputs + now.words[read.targets].T @ from_later,
             )
         before, slopes = before.reshape(-1, now.hidden), slopes.reshape(-1, now.hidden)

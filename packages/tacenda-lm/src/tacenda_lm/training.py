@@ -253,7 +253,14 @@ def sum_by_row(
     ``gradients`` (reads, width) are those of the reads, in any order.
     """
     distinct, places = np.unique(rows, return_inverse=True)
-    # a sparse product adds in one pass over the gradients; np.add.at and sorting copy them or jump around
-    ones, reads = np.ones(len(rows), gradients.dtype), len(rows)
-    adder = csc_array((ones, places, np.arange(reads + 1)), shape=(len(distinct), reads))
-    return distinct, np.asarray(adder @ gradients)
+    return distinct, sum_rows(places, gradients, len(distinct))
+
+
+def sum_rows(
+    places: npt.NDArray[np.integer[Any]], values: npt.NDArray[np.floating[Any]], n: int
+) -> npt.NDArray[Any]:
+    """Return sums (n, width): that of place i is the sum of the ``values`` (reads, width) whose place is i."""
+    # a sparse product adds in one pass over the values; np.add.at and sorting copy them or jump around
+    ones, reads = np.ones(len(places), values.dtype), len(places)
+    adder = csc_array((ones, places, np.arange(reads + 1)), shape=(n, reads))
+    return np.asarray(adder @ values)

@@ -286,9 +286,9 @@ def hmm_features_backward(model, observed, found):
     for group, own in _group_by_class(classes[inner]):
         dy[group] = v[inner[own]].T @ m[inner[own]]
     emitted, started = np.zeros_like(model.emissions), np.zeros_like(model.starts)
-    _add_grouped_rows(emitted, words, posteriors)
+    _add_rows(emitted, words, posteriors)
     begins = offsets[:-1][np.diff(offsets) > 0]
-    _add_grouped_rows(started, classes[begins], posteriors[begins])
+    _add_rows(started, classes[begins], posteriors[begins])
     return FeatureCounts(dx, dy, emitted, started)
 
 
@@ -306,12 +306,6 @@ def _group_by_class(classes: _Array) -> Iterator[_Group]:
     ends = np.append(begins[1:], len(order))
     for group, begin, end in zip(distinct.tolist(), begins, ends[: len(distinct)], strict=True):
         yield group, order[begin:end]
-
-
-def _add_grouped_rows(table: _Array, rows: _Array, added: _Array) -> None:
-    """Add each row of ``added`` to its row of the table, which may occur more than once."""
-    for group, own in _group_by_class(rows):
-        table[group] += added[own].sum(axis=0)
 
 
 # -- block softmax ----------------------------------------------------------------------------------
