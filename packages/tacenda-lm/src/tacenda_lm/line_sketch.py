@@ -88,6 +88,8 @@ class LineSketch(Part):
         for block in corpus.blocks():
             new = _hash_lines(*block, unknown)
             hashes = np.concatenate([hashes, new[new % np.uint64(one_in) == 0]])
+            if len(hashes) > _MAX_LINES:  # repeated lines must not thin out the others
+                hashes = np.unique(hashes)
             while len(hashes) > _MAX_LINES:
                 one_in *= 2
                 hashes = hashes[hashes % np.uint64(one_in) == 0]

@@ -207,6 +207,13 @@ def test_every_line_passes_and_few_others_do(old, most, monkeypatch):
     assert not others.is_fitted_text
 
 
+def test_repeated_lines_take_no_room_from_others(old, monkeypatch):
+    expected = LineSketch.of(Corpus.from_text(old))
+    monkeypatch.setattr("tacenda_lm.line_sketch._MAX_LINES", len(old))
+    found = LineSketch.of(Corpus.from_text(old * 3))
+    assert (found.one_in, found.bits.tolist()) == (expected.one_in, expected.bits.tolist())
+
+
 def test_short_lines_and_unknown_words_do_not_count(fitted):
     vocabulary = fitted.vocabulary
     short = " ".join(WORDS[: SHORTEST - 1])
