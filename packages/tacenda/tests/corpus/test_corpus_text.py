@@ -37,7 +37,7 @@ def test_every_form_is_the_same_corpus(path, form):
     assert decode(as_corpus(forms(path)[form])) == TOKENS
 
 
-@pytest.mark.parametrize("form", [0, 1, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("form", range(9))
 def test_every_form_is_the_same_sentences(path, form):
     assert [each for each in sentences_of(forms(path)[form]) if each] == TOKENS
 
@@ -47,6 +47,29 @@ def test_a_tokenizer_splits_strings_and_leaves_token_lists_alone(path):
     for text in (path, "It is.", ["It is."]):
         assert decode(as_corpus(text, tokenizer="words")) == [["It", "is", "."]]
     assert decode(as_corpus([["It", "is."]], tokenizer="words")) == [["It", "is."]]
+
+
+@pytest.mark.parametrize("read", [as_corpus, lambda text: [*sentences_of(text)]])
+def test_lines_and_token_lists_are_not_mixed(read):
+    with pytest.raises(CorpusError, match="line 2 of the text is a list, not a string"):
+        read(["a b", ["c"]])
+    with pytest.raises(CorpusError, match="sentence 2 is a str, not a list of tokens"):
+        read([["c"], "a b"])
+
+
+def test_lines_are_read_alike_wherever_they_come_from():
+    lines = ["\ufeffa\tb\r\n", "c\n"]
+    split = lambda line: line.split("\t")  # noqa: E731
+    assert [*sentences_of(iter(lines), split)] == decode(as_corpus(lines, tokenizer=split))
+    records = ['{"body": "a b\\nc"}', '{"body": "d"}']
+    assert [*sentences_of(records, text_field="body")] == [["a", "b"], ["c"], ["d"]]
+
+
+def test_each_line_of_a_stream_is_split_before_the_next_one_is_read():
+    read = []
+    stream = (read.append(line) or line for line in ["a b", "", "c"])
+    for n_read, tokens in enumerate(sentences_of(stream), 1):
+        assert (len(read), tokens) == (n_read, read[-1].split())
 
 
 def test_a_given_vocabulary_is_used(path):
@@ -81,8 +104,9 @@ def test_missing_files_and_strange_sentences_are_named():
     with pytest.raises(CorpusError, match="there is no file 'nowhere'"):
         as_corpus(Path("nowhere"))
     for strange in ([["a", 3]], [3], [["a"], None]):
-        with pytest.raises(CorpusError, match="a sentence holds"):
-            as_corpus(strange)
+        for read in (as_corpus, lambda text: [*sentences_of(text)]):
+            with pytest.raises(CorpusError, match=r"not a (string|list)|holds 3"):
+                read(strange)
     for nothing in ("", [], [[]], iter(())):
         with pytest.raises(CorpusError, match="no tokens"):
             as_corpus(nothing)

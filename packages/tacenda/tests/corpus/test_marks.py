@@ -29,8 +29,9 @@ def test_a_mark_is_refused_with_the_file_and_its_line(path):
         Corpus.from_text("\n".join(LINES), marks="refuse")
     with pytest.raises(CorpusError, match="sentence 2: <s>"):
         Corpus.from_sentences(map(str.split, LINES), marks="refuse")
-    with pytest.raises(CorpusError, match="sentence 2: <s>"):
-        list(sentences_of(LINES, marks="refuse"))
+    for tokenizer in ("whitespace", "words"):
+        with pytest.raises(CorpusError, match="the text, line 2: <s>"):
+            list(sentences_of(LINES, tokenizer, marks="refuse"))
 
 
 def test_marks_that_are_skipped_are_spaces(path):
@@ -44,7 +45,9 @@ def test_marks_that_are_skipped_are_spaces(path):
     ):
         assert decode(corpus) == expected
         assert "<s>" not in corpus.vocabulary
-    assert list(sentences_of(path, marks="skip")) == expected
+    for tokenizer in ("whitespace", "words"):
+        assert list(sentences_of(path, tokenizer, marks="skip")) == expected
+        assert list(sentences_of(LINES, tokenizer, marks="skip")) == expected
 
 
 def test_a_corpus_keeps_marks_unless_told_otherwise(path):

@@ -163,7 +163,8 @@ def text_blocks(
     files = text_files(text)
     if files is None:
         lines: Any = io.StringIO(text, newline="\n") if isinstance(text, str) else text
-        yield from texts_of(line_blocks(lines), "the text", marks, text_field)
+        with closing(track(lines, "Tokenizing", unit=" lines")) as counted:
+            yield from texts_of(line_blocks(counted), "the text", marks, text_field)
         return
     total = sum(path.stat().st_size for path in files)
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
@@ -311,29 +312,30 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
         raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
 
 
-def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
-    """Yield lines from an iterable in blocks, as `read_blocks` does. Raises CorpusError for other objects."""
+def line_blocks(lines: Iterable[object], size: int = BLOCK_BYTES) -> Iterator[list[str]]:
+    """Yield lines from an iterable in blocks of at least ``size`` characters, without their ends.
+
+    With ``size=0`` each line is a block. Raises CorpusError for what is no string.
+    """
     block: list[str] = []
-    size = 0
-    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
-    with closing(bar):
-        for number, line in enumerate(bar, start=1):
-            if not isinstance(line, str):
-                advice = "give lines as strings"
-                if isinstance(line, os.PathLike):
-                    advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
-                elif isinstance(line, list | tuple):
-                    advice = "for sentences that are tokenized already use Corpus.from_sentences"
-                raise CorpusError(
-                    f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
-                )
-            if number == 1:
-                line = line.removeprefix("\ufeff")
-            block.append(line[:-2] if line.endswith("\r\n") else line.removesuffix("\n"))
-            size += len(line)
-            if size >= BLOCK_BYTES:
-                yield block
-                block, size = [], 0
+    n_characters = 0
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, str):
+            advice = "give lines as strings"
+            if isinstance(line, os.PathLike):
+                advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
+            elif isinstance(line, list | tuple):
+                advice = "for sentences that are tokenized already use Corpus.from_sentences"
+            raise CorpusError(
+                f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
+            )
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+        block.append(line[:-2] if line.endswith("\r\n") else line.removesuffix("\n"))
+        n_characters += len(line)
+        if n_characters >= size:
+            yield block
+            block, n_characters = [], 0
     if block:
         yield block
 

@@ -6,25 +6,29 @@ A ``pathlib.Path`` is a file and a ``str`` is text.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from tacenda.corpus.corpus import Corpus
 from tacenda.corpus.lines import (
-    Lines,
     Marks,
     check_marks,
+    line_blocks,
     sentence_without_marks,
     text_blocks,
     text_files,
+    texts_of,
 )
+from tacenda.corpus.word_ids import tokens_of_sentence
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
 
 #: A sentence: its tokens, or a string that is split at whitespace.
 Sentence: TypeAlias = str | Sequence[str]
-#: A corpus, a file or files or a string (one sentence per line), or sentences.
-Text: TypeAlias = Corpus | str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence]
+#: A file or files, a string (one sentence per line), or sentences: all strings or all token lists.
+RawText: TypeAlias = str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence]
+#: A text in any form that all models take.
+Text: TypeAlias = Corpus | RawText
 
 
 def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> list[str]:
@@ -58,9 +62,9 @@ def as_corpus(
     Parameters
     ----------
     text
-        A ``Path`` (a file with one sentence per line, plain or compressed) or a list of paths; a ``str``
-        (text, one sentence per line); an iterable of sentences, each a list of tokens or a string; or a
-        `Corpus`, which is returned as it is.
+        A ``Path`` (a file with one sentence per line, plain or compressed) or several; a ``str`` (text, one sentence
+        per line); an iterable of lines, or of sentences that are lists of tokens; or a `Corpus`, which is returned as
+        it is.
     vocabulary
         The vocabulary to use, for example for a held-out text; by default one is built from the text.
     tokenizer
@@ -72,8 +76,8 @@ def as_corpus(
     Raises
     ------
     CorpusError
-        The text cannot be read, has no tokens, or is a corpus with another vocabulary; a string names a file, which
-        must be given as a ``Path``; or there is a mark that is refused.
+        The text cannot be read, has no tokens, mixes lines and token lists, or is a corpus with another vocabulary; a
+        string names a file, which must be given as a ``Path``; or there is a mark that is refused.
     """
     check_marks(marks)
     if isinstance(text, Corpus):
@@ -82,26 +86,14 @@ def as_corpus(
         if marks != "keep":
             text.refuse_marks()
         return text
-    if not isinstance(text, str | os.PathLike):
-        text_files(text)  # which raises for what is no text
-        sentences = iter(cast("Iterable[Sentence]", text))
-        first = next(sentences, None)
-        if not isinstance(first, str | os.PathLike):
-            rest = [] if first is None else chain([first], sentences)
-            return Corpus.from_sentences(
-                (tokens_of(each, tokenizer) for each in rest), vocabulary=vocabulary, marks=marks
-            )
-        if isinstance(text, Iterator):
-            text = cast("Text", chain([first], sentences))
-        if isinstance(first, os.PathLike):
-            text = list(cast("Iterable[os.PathLike[str]]", text))
-    return Corpus.from_text(
-        cast("Lines", text), tokenizer=tokenizer, vocabulary=vocabulary, marks=marks
-    )
+    lines, sentences = _divide(text)
+    if sentences is not None:
+        return Corpus.from_sentences(sentences, vocabulary=vocabulary, marks=marks)
+    return Corpus.from_text(lines, tokenizer=tokenizer, vocabulary=vocabulary, marks=marks)
 
 
 def sentences_of(
-    text: str | os.PathLike[str] | Iterable[os.PathLike[str]] | Iterable[Sentence],
+    text: RawText,
     tokenizer: str | Tokenizer = "whitespace",
     encoding: str = "utf-8",
     errors: str = "strict",
@@ -115,9 +107,31 @@ def sentences_of(
     """
     split = get_tokenizer(tokenizer)
     check_marks(marks)
-    if isinstance(text, str) or text_files(text) is not None:
-        for lines in text_blocks(cast("Lines", text), encoding, errors, marks, text_field):
-            yield from map(split, lines)
+    lines, sentences = _divide(text)
+    if sentences is not None:
+        for number, sentence in enumerate(sentences, 1):
+            tokens = tokens_of(tokens_of_sentence(sentence, number))
+            yield sentence_without_marks(tokens, marks, number)
         return
-    for number, sentence in enumerate(cast("Iterable[Sentence]", text), 1):
-        yield sentence_without_marks(tokens_of(sentence, split), marks, number)
+    if isinstance(lines, str | list):
+        blocks = text_blocks(lines, encoding, errors, marks, text_field)
+    else:  # one by one: a line of standard input is scored before the next is there
+        blocks = texts_of(line_blocks(lines, 0), "the text", marks, text_field)
+    for block in blocks:
+        yield from map(split, block)
+
+
+def _divide(text: RawText) -> tuple[Any, Iterator[Sequence[str]] | None]:
+    """Return (a string, a list of files or an iterator of lines, None), or (None, sentences as token lists)."""
+    files = text_files(text)  # which raises for what is no text
+    if isinstance(text, str) or files is not None:
+        return files or text, None
+    items: Iterator[Any] = iter(cast("Iterable[Sentence]", text))
+    for first in items:
+        items = chain([first], items)
+        if isinstance(first, os.PathLike):
+            return list(items), None
+        if isinstance(first, str):
+            return items, None
+        break
+    return None, items
