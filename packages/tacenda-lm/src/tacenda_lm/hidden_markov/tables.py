@@ -280,15 +280,6 @@ class BlockStore:
 # -- passes over text --------------------------------------------------------------------------------
 
 
-class Passed(NamedTuple):
-    """A piece of text after the forward pass."""
-
-    tokens: slice  # its place in the text
-    observed: hmm.Sequences  # its ``pairs`` are slots of the pool
-    pool: _Floats
-    forward: hmm.Forward  # scores and filtered states
-
-
 class Tables:
     """The probabilities of a fitted model, and the passes over text that use them."""
 
@@ -314,8 +305,10 @@ class Tables:
         """The number of states of a class."""
         return int(self.starts.shape[1])
 
-    def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
-        """Yield the forward pass over sentences, in pieces of bounded size.
+    def passes(
+        self, ids: Ids, offsets: Offsets, first: _Floats | None = None
+    ) -> Iterator[tuple[slice, hmm.Forward]]:
+        """Yield the forward pass over sentences in pieces of bounded size, each with its place in the text.
 
         ``offsets`` (sentences + 1,) cut the ids. If the first sentence began earlier, ``first`` (k,) are the
         probabilities of the states of its first token's class, given the words before.
@@ -327,20 +320,20 @@ class Tables:
             start, stop = int(offsets[begin]), int(offsets[end])
             if stop - start <= size:
                 cuts = offsets[begin : end + 1] - start
-                yield self._pass(ids, slice(start, stop), cuts, first)
+                yield slice(start, stop), self._pass(ids[start:stop], cuts, first)
                 first = None
                 continue
             for at in range(start, stop, size):  # one sentence longer than a piece
                 tokens = slice(at, min(at + size, stop))
-                found = self._pass(ids, tokens, np.array([0, tokens.stop - at]), first)
-                yield found
+                found = self._pass(ids[tokens], np.array([0, tokens.stop - at]), first)
+                yield tokens, found
                 if tokens.stop < stop:
                     before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
-                    first = self.reach(int(before), found.forward.states[-1], int(after))
+                    first = self.reach(int(before), found.states[-1], int(after))
             first = None
 
-    def _pass(self, ids: Ids, tokens: slice, offsets: Offsets, first: _Floats | None) -> Passed:
-        seen = Observed.of(ids[tokens], offsets, self.lexicon)
+    def _pass(self, ids: Ids, offsets: Offsets, first: _Floats | None) -> hmm.Forward:
+        seen = Observed.of(ids, offsets, self.lexicon)
         pool, slots = self.store.get(seen.sources, seen.targets)
         pairs = slots[seen.sequences.pairs] if len(slots) else seen.sequences.pairs
         sequences, starts = seen.sequences._replace(pairs=pairs), self.starts
@@ -350,17 +343,7 @@ class Tables:
             rows[:1] = 0
             sequences = sequences._replace(first=rows)
             starts = np.concatenate([first[None], starts])
-        passed = hmm.hmm_block(pool, self.emissions, starts, sequences)
-        return Passed(tokens, sequences, pool, passed)
-
-    def backward(self, passed: Passed) -> hmm.Counts:
-        """Return the expected counts and the posteriors of a piece of text."""
-        pairs, words, first, offsets = passed.observed
-        # counts are as large as the pool: take only the blocks that occur
-        used, numbers = np.unique(pairs, return_inverse=True)
-        observed = hmm.Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
-        blocks, starts = passed.pool[used], self.starts[:1]
-        return hmm.hmm_block_backward(blocks, self.emissions, starts, observed, passed.forward)
+        return hmm.hmm_block(pool, self.emissions, starts, sequences)
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -136,8 +137,8 @@ class HiddenMarkov(LanguageModel):
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         log_probs = np.empty(len(np.asarray(ids)), np.float64)
-        for passed in self.tables.passes(*self._sentences(ids, offsets)):
-            log_probs[passed.tokens] = passed.forward.log_probs
+        for tokens, forward in self.tables.passes(*self._sentences(ids, offsets)):
+            log_probs[tokens] = forward.log_probs
         return log_probs
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
@@ -147,9 +148,9 @@ class HiddenMarkov(LanguageModel):
             state.check_begun()
             return log_probs, State(state.value)
         last = None
-        for passed in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
-            log_probs[passed.tokens] = passed.forward.log_probs
-            last = passed.forward.states[-1]
+        for tokens, forward in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
+            log_probs[tokens] = forward.log_probs
+            last = forward.states[-1]
         if words[-1] == self.vocabulary.boundary_id or last is None:
             return log_probs, self.start()
         return log_probs, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
@@ -176,30 +177,31 @@ class HiddenMarkov(LanguageModel):
         """Return p(state | sentence) for every word; with ``eos`` the sentence ends, and ``</s>`` is the last word."""
         ids = self._ids(sentence, eos)
         words, cuts = self._sentences(ids, np.array([0, len(ids)]))
-        tables = self.tables
-        probabilities = np.empty((len(words), tables.k), np.float32)
-        for passed in tables.passes(words, cuts):
-            start, stop = passed.tokens.start, passed.tokens.stop
-            if {start, stop}.issubset(cuts.tolist()):
-                probabilities[start:stop] = tables.backward(passed).posteriors
-                continue
-            # a piece of a sentence: its states given the words before, until the last piece was read
-            probabilities[start:stop] = passed.forward.states
-            if stop in cuts:
-                self._smooth(words, probabilities, int(cuts[cuts < stop].max()), stop)
-        return Posterior(tables.lexicon.classes[words], probabilities)
+        probabilities = np.empty((len(words), self.tables.k), np.float32)
+        for tokens, forward in self.tables.passes(words, cuts):
+            probabilities[tokens] = forward.states
+        for begin, end in pairwise(cuts.tolist()):
+            self._smooth(words[begin:end], probabilities[begin:end])
+        return Posterior(self.tables.lexicon.classes[words], probabilities)
 
-    def _smooth(self, words: Ids, probabilities: _Floats, begin: int, end: int) -> None:
-        """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place."""
-        tables, later = self.tables, np.ones(self.tables.k, np.float32)
+    def _smooth(self, words: Ids, probabilities: _Floats) -> None:
+        """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place.
+
+        later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
+        """
+        tables = self.tables
         classes = tables.lexicon.classes[words].astype(np.int64)
-        for t in range(end - 2, begin - 1, -1):
-            pool, slots = tables.store.get(classes[t : t + 1], classes[t + 1 : t + 2])
-            # p(later words | state) up to a factor
-            later = (tables.emissions[tables.lexicon.places[words[t + 1]]] * later) @ pool[slots[0]]
-            later = np.maximum(later / max(later.max(), _MIN_PROBABILITY), _MIN_PROBABILITY)
-            joint = probabilities[t] * later
-            probabilities[t] = joint / max(joint.sum(), _MIN_PROBABILITY)
+        emitted = tables.emissions[tables.lexicon.places[words]]
+        later = np.ones_like(probabilities)
+        for t in range(len(words) - 1, 0, -1):
+            pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
+            reached = (emitted[t] * later[t]) @ pool[slots[0]]
+            # scaled, because float32 could not hold the probability of many words
+            scaled = reached / max(reached.max(), _MIN_PROBABILITY)
+            later[t - 1] = np.maximum(scaled, _MIN_PROBABILITY)
+        probabilities *= later
+        sums = probabilities.sum(axis=1, keepdims=True)
+        probabilities /= np.maximum(sums, _MIN_PROBABILITY)
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
@@ -210,7 +212,7 @@ class HiddenMarkov(LanguageModel):
         """Return the most probable path of every sentence of a text: int64 (tokens,)."""
         words, cuts = self._sentences(ids, offsets)
         path = np.empty(len(words), np.int64)
-        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        for begin, end in pairwise(cuts.tolist()):
             path[begin:end] = self._best_path(words[begin:end])
         return path
 
