@@ -157,9 +157,9 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
     """Do as `BaseScore`, and return also the n-gram length and whether the word is unknown."""
     in_state.check_begun()
     if word == START and START not in model.vocabulary:
-        found = FullScore(model.start_log_prob + model._penalty(in_state) / _LN10, 0, False)
+        score, length = model._start_score(in_state)
         out_state.value = model.start().value
-        return found
+        return FullScore(score / _LN10, length, False)
     number = model.vocabulary.id_of(word)
     score, length = model._word_score(in_state, number)
     after = model.null() if word == BOUNDARY else model.advance(in_state, number)
@@ -170,6 +170,11 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
 def score_word(model: Any, state: State, word: int) -> tuple[float, int]:
     """Return the natural log-probability of an id and the n-gram length."""
     return float(model.log_prob([state], [word])[0]), 0
+
+
+def score_start(model: Any, state: State) -> tuple[float, int]:
+    """Return the natural logarithm of the score of ``<s>`` after a state, and the n-gram length."""
+    return model.start_log_prob * _LN10, 0
 
 
 def contains(model: Any, word: object) -> bool:

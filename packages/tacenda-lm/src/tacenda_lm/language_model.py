@@ -514,6 +514,7 @@ class LanguageModel(Estimator):
     __contains__ = kenlm_interface.contains
     _sequence_scores = kenlm_interface.score_sequence
     _word_score = kenlm_interface.score_word
+    _start_score = kenlm_interface.score_start
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
         """Return the scores of a list of strings and where each begins, or None if the model has no faster way."""
@@ -522,10 +523,6 @@ class LanguageModel(Estimator):
     def _measure_line(self, line: str) -> Perplexity | None:
         """Return the perplexity of a sentence, or None if the model has no faster way."""
         return None
-
-    def _penalty(self, state: State) -> float:
-        """Return the natural logarithm of the backoff weight of an n-gram model from a state to no context, else 0."""
-        return 0.0
 
     def _tokens(self, sentence: Sentence) -> list[str]:
         """Return the tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""

@@ -368,8 +368,7 @@ class KneserNey(LanguageModel):
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
         if word in _MARKS:
-            found = super().BaseFullScore(in_state, word, out_state)
-            return found._replace(ngram_length=max(found.ngram_length, 1))  # <s> is a unigram
+            return super().BaseFullScore(in_state, word, out_state)
         score, length = self._step(in_state, word, out_state)
         is_oov = self.vocabulary.id_of(word) in self.vocabulary.oov_ids
         return FullScore(score / _LN10, length, is_oov)
@@ -529,10 +528,12 @@ class KneserNey(LanguageModel):
         before = [self.vocabulary.boundary_id] if bos else []
         return self._score_sequences(ids, np.array([0, len(ids)]), before)
 
-    def _penalty(self, state: State) -> float:
+    def _start_score(self, state: State) -> tuple[float, int]:
+        """Back off to ``<s>``, a unigram that the table does not list."""
         from tacenda_lm.ngram.plain import penalty
 
-        return penalty(*self.table.arguments, np.array(state.parts(), np.int64))
+        backoffs = penalty(*self.table.arguments, np.array(state.parts(), np.int64))
+        return self.start_log_prob * _LN10 + backoffs, 1
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         ids, offsets = np.array([word], np.int32), np.array([0, 1])
