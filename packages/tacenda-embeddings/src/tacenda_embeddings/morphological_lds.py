@@ -153,11 +153,14 @@ class MorphologicalLDS(Estimator):
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         texts = [token_list(sentence) for sentence in sentences]
+        encoded = [vocabulary.encode(text).tolist() for text in texts]
         distinct = dict.fromkeys(word for text in texts for word in text)
         unseen = [w for w in distinct if w not in vocabulary and not vocabulary.is_reserved(w)]
-        id_of = {word: vocabulary.id_of(word) for word in distinct}
-        id_of |= {word: len(vocabulary) + i for i, word in enumerate(unseen)}
-        ids = [np.array([id_of[word] for word in text], np.int64) for text in texts]
+        own = {word: len(vocabulary) + i for i, word in enumerate(unseen)}
+        ids = [
+            np.array(list(map(own.get, text, row)), np.int64)
+            for text, row in zip(texts, encoded, strict=True)
+        ]
         return self.lds.transform_extended(ids, self.rows(unseen), output=output)
 
     # -- artifact ----------------------------------------------------------------------------------

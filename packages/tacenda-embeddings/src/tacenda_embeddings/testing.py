@@ -88,7 +88,7 @@ def check_embedder(
     again = make_model().fit(other).fit(corpus)
     _check_close(apply(again), expected, atol, "fitting again does not forget the first text")
     _check_transform(model, sentences, atol)
-    for sentence in ("hello world", ["a", 1], ["a", None], [b"a"]):
+    for sentence in ("hello world", ["a", 1], ["a", None], [b"a"], ["a", ["b"]]):
         act = partial(model.transform, [["a"], sentence])
         said = f"transform([{sentence!r}]), where a sentence is to be a list of strings,"
         assert_refuses(act, CorpusError, said)

@@ -240,6 +240,13 @@ class TestRefused:
             with pytest.raises(DataError, match="there is no word id"):
                 model.transform_ids([np.array(ids)])
 
+    @pytest.mark.parametrize("ids", [[1.7], [np.nan], ["a"]])
+    def test_ids_that_are_no_integers(self, model, ids):
+        rows = np.zeros((1, 6), np.float32)
+        for call in (model.transform_ids, lambda them: model.transform_extended(them, rows)):
+            with pytest.raises(DataError, match="word ids must be integers"):
+                call([np.array([1, 2]), ids, []])
+
     def test_packed_sequences_that_do_not_fit(self, model):
         ids = np.zeros(4, int)
         for offsets in ([0, 3], [1, 4], [0, 5, 4], [0, 2**63 - 1, -2, 4], [], [[0, 4]]):
@@ -248,6 +255,9 @@ class TestRefused:
         place = np.empty((4, model.width), np.float32)
         with pytest.raises(DataError, match="no word id"):
             model.transform_into(ids - 1, np.array([0, 4]), [place])
+        for places in ([], [place, place], place[:3], np.tile(place, (2, 1))):
+            with pytest.raises(DataError, match="arrays must be one for each of 1 sequences"):
+                model.transform_into(ids, np.array([0, 4]), places)
 
     def test_another_vocabulary(self, counts, model):
         other = Corpus.from_sentences([["other", "words", "here"]] * 20)
@@ -298,3 +308,15 @@ class TestRefused:
         for call in (model.with_output, lambda output: model.transform([["a"]], output=output)):
             with pytest.raises(ConfigurationError, match="output must be one of own_context"):
                 call("best")
+        for output in ("", ["mean"]):
+            with pytest.raises(ConfigurationError, match="output must be one of own_context"):
+                model.transform([["a"]], output=output)
+
+    def test_numbers_below_their_bounds(self, counts, model):
+        for call in (
+            lambda: model.partial_fit(counts, iterations=-1),
+            lambda: model.transition_pairs(n_pairs=-1),
+            lambda: model.transition_pairs(n_words=-1),
+        ):
+            with pytest.raises(ConfigurationError, match=r"not be negative, not .*-1"):
+                call()

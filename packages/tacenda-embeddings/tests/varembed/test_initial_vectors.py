@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tacenda import Corpus
 from tacenda.kernels.shared import adagrad
+from tacenda_embeddings import SumEmbed
 from tacenda_embeddings.varembed.initial_vectors import (
     Factorization,
     factorize_counts,
@@ -98,6 +99,22 @@ def test_morphemes_begin_at_the_ridge_regression(corpus):
     )
     found = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
     assert_allclose(found, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-42, 1e37])
+def test_given_vectors_of_zeros_say_nothing_about_their_words(corpus, size):
+    """Against the dense regression to the other words, in units of all given numbers."""
+    given = np.random.default_rng(0).standard_normal((len(corpus.vocabulary), 3)).round() * size
+    given[::2] = 0
+    model = SumEmbed(width=3, advanced={"n_morphemes": 120}).fit(corpus, vectors=given)
+    known, A = given.any(axis=1), model.inventory.incidence.toarray().astype(float)
+    weights = np.sqrt(corpus.type_counts + 1.0) * known
+    scaled = given / np.sqrt(np.mean((given / size) ** 2)) / size
+    morphemes = np.linalg.solve(
+        A.T @ (weights[:, None] * A) + 10 * np.eye(A.shape[1]), A.T @ (weights[:, None] * scaled)
+    )
+    assert_allclose(model.learned.morphemes, morphemes, atol=2e-3)
+    assert_allclose(model.learned.words[~known], (A @ morphemes)[~known], atol=5e-3)
 
 
 def test_joined_text_has_a_boundary_after_every_sentence():

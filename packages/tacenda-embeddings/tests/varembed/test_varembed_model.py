@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 import tacenda
 from support.varembed import tiny
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError, FittingError
+from tacenda.errors import ConfigurationError, CorpusError, FittingError
 from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.varembed import model as model_module
 from tacenda_embeddings.varembed.initial_vectors import fit_morphemes
@@ -78,6 +78,14 @@ def test_words_that_are_remembered_are_bounded_and_the_same(varembed, monkeypatc
     assert_array_equal(model.vectors([*words, *words]), np.concatenate([expected, expected]))
     assert len(model.learned._cached_vectors) <= 10
     assert len(model.learned._cached_rows) <= 10 + len(model.vocabulary)
+
+
+@pytest.mark.parametrize("token", [["walk"], {}, None, b"walk"])
+def test_a_token_that_is_no_string_is_refused(sumembed, token):
+    calls = sumembed.knows, sumembed.pieces, lambda it: sumembed.vectors(["walk", it])
+    for call in calls:
+        with pytest.raises(CorpusError, match="not a string; tokens must be strings"):
+            call(token)
 
 
 def test_words_without_a_vector_are_not_exported(sumembed, tmp_path):

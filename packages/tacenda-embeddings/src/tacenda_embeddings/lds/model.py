@@ -173,9 +173,13 @@ class LDS(Estimator):
         ------
         NotFittedError
             The model was not fitted or loaded.
+        ConfigurationError
+            ``iterations`` is negative.
         CorpusError
             The vocabulary differs, or `fit` would refuse the text.
         """
+        if iterations < 0:
+            raise ConfigurationError(f"iterations must not be negative, not {iterations}")
         state, vocabulary = self._learned(self.learned), self.vocabulary
         if isinstance(text, Corpus | LaggedCounts):
             vocabulary.require_same(text.vocabulary, "the added text")
@@ -277,7 +281,7 @@ class LDS(Estimator):
     ) -> list[Float32Array]:
         """Return the same vectors as `transform`, from one array of word ids (tokens,) per sentence.
 
-        Raises DataError for an id that is not in the vocabulary.
+        Raises DataError for an id that is not an integer, or not in the vocabulary.
         """
         arrays = self._allocate(sentences, output)
         self.transform_into(*_pack(sentences), arrays, output=output)
@@ -304,7 +308,7 @@ class LDS(Estimator):
         Raises
         ------
         DataError
-            An id is not in the vocabulary, or the offsets do not fit.
+            An id is not an integer or not in the vocabulary, or the offsets or the number of arrays do not fit.
         FittingError
             The device has too little memory.
         """
@@ -318,6 +322,10 @@ class LDS(Estimator):
         with devices.out_of_memory(self.settings, _MEMORY_ADVICE):
             recipe, smoother = self._prepare(output, device)
             words = _check_ids(ids, offsets, len(smoother.table))
+            if len(arrays) != (len(words) if hasattr(arrays, "shape") else len(offsets) - 1):
+                raise DataError(
+                    f"arrays must be one for each of {len(offsets) - 1} sequences, or one for all {len(words)} tokens"
+                )
             smoother.write(recipe, words, np.asarray(offsets, np.int64), arrays)
 
     def transform_extended(
@@ -326,8 +334,8 @@ class LDS(Estimator):
         """Return the vectors of `transform_ids` for a vocabulary that is extended by more words.
 
         Ids past those of the vocabulary are indices into ``rows`` (words, states), float32: the inputs K' w of the
-        added words, on the scale of `input_rows`. Raises DataError for an id past the last row. Computes on the CPU,
-        whatever ``settings.device`` is.
+        added words, on the scale of `input_rows`. Raises DataError for an id that is not an integer, or past the last
+        row. Computes on the CPU, whatever ``settings.device`` is.
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets = _pack(sentences)
@@ -350,12 +358,7 @@ class LDS(Estimator):
 
         Raises NotFittedError, and ConfigurationError if the output is unknown.
         """
-        settings = self.settings
-        output = settings.output if output is None else output
-        if output not in WIDTHS:
-            raise ConfigurationError(
-                f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
-            )
+        settings, output = self.settings, self._choose_output(output)
         power = 0.0 if output in POSTERIOR_MEANS else settings.advanced.row_norm_power
         smoother = self._smoothers.get((power, device))
         if smoother is None:
@@ -363,9 +366,18 @@ class LDS(Estimator):
             self._smoothers[power, device] = smoother
         return Recipe(output, settings.own_weight, settings.advanced.ends == "exact"), smoother
 
+    def _choose_output(self, output: str | None) -> str:
+        """Return the output, that of the settings if None. Raises ConfigurationError if it is unknown."""
+        output = self.settings.output if output is None else output
+        if output not in OUTPUTS:
+            raise ConfigurationError(
+                f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
+            )
+        return output
+
     def _allocate(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
-        """Return arrays for vectors; their width is 0 for an unknown output, which `_prepare` will refuse."""
-        width = self.settings.n_states * WIDTHS.get(output or self.settings.output, 0)
+        """Return arrays for the vectors of an output."""
+        width = self.settings.n_states * WIDTHS[self._choose_output(output)]
         return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
 
     # -- what the model learned --------------------------------------------------------------------
@@ -382,8 +394,13 @@ class LDS(Estimator):
         """Return pairs of word groups, the second of which tends to follow the first (paper, Table 1).
 
         They are the words at ``n_pairs`` pairs of singular vectors of the transition operator, counting both signs,
-        with ``n_words`` words on each side. Words rarer than ``min_count`` are left out.
+        with ``n_words`` words on each side. Words rarer than ``min_count`` are left out. Raises ConfigurationError for
+        a negative number of pairs or words.
         """
+        if min(n_pairs, n_words) < 0:
+            raise ConfigurationError(
+                f"the numbers of pairs and words must not be negative, not {n_pairs} and {n_words}"
+            )
         state, vocabulary = self._learned(self.learned), self.vocabulary
         shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
@@ -425,19 +442,22 @@ class LDS(Estimator):
         self.learned = state
 
 
-def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:
+def _pack(sentences: Sequence[Ids]) -> tuple[Ids, Integers]:
     """Return the ids of all sentences in one array (tokens,), and where each begins (sentences + 1,)."""
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
-    ids = np.concatenate(sentences) if len(sentences) else np.empty(0)
-    return ids.astype(np.int64), offsets
+    # an empty list alone would make all ids floats
+    filled = [sentence for sentence in sentences if len(sentence)]
+    return np.concatenate(filled or [np.empty(0, np.int64)]), offsets
 
 
 def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
-    """Return the ids as int64. Raises DataError for an id outside the vocabulary and for offsets that do not fit."""
-    words = np.asarray(ids, np.int64)
+    """Return the ids as int64. Raises DataError for ids and offsets that `LDS.transform_into` refuses."""
+    words = np.asarray(ids)
     if words.ndim != 1:
         raise DataError(f"ids must be (tokens,), not {words.shape}")
+    if words.dtype.kind not in "iu" and len(words):
+        raise DataError(f"word ids must be integers, not {words.dtype}")
     check_offsets(offsets, len(words))
     if len(words) and (words.min() < 0 or words.max() >= n_types):
         invalid = words.min() if words.min() < 0 else words.max()
@@ -445,4 +465,4 @@ def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
             f"there is no word id {invalid} in a vocabulary of {n_types} types: encode the text with the vocabulary "
             "of this model"
         )
-    return words
+    return words.astype(np.int64, copy=False)

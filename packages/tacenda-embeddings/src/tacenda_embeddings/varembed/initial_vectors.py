@@ -105,10 +105,12 @@ def find_start(
     inventory = Inventory.learn(vocabulary, settings.segmenter, n_morphemes, advanced.base)
     words = _find_words(corpus, settings.width, settings.seed, factorization, given, source)
     ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
+    known = words.any(axis=1)
     # the square root balances the many rare words, which tell morphemes apart, with the few frequent
     # ones, which are known best
-    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
-    share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
+    morphemes = fit_morphemes(inventory, words, known * np.sqrt(counts + 1.0), ridge)
+    share = known * counts / (counts + max(advanced.start_shrinkage, 1e-12))
+    share = share.astype(np.float32)[:, None]
     words = share * words + (1 - share) * inventory.sum(morphemes)
     return Start(inventory, words, morphemes, ridge)
 
@@ -140,7 +142,7 @@ def _find_words(
     else:
         words = _train_word2vec(corpus, width, seed)
     size = float(np.sqrt(np.mean(np.square(words, dtype=np.float64))))
-    return words * np.float32(1 / size) if size > 0 else words
+    return words / np.float32(size) if size > 0 else words
 
 
 def factorize_counts(corpus: Corpus, width: int, seed: int, options: Factorization) -> Float32:

@@ -102,17 +102,18 @@ class FittedWords(Arrays):
 
     def _find_row(self, word: str) -> int:
         """Return the row of a word that was trained, or -1. Raises CorpusError if it is not a string."""
-        row = self._cached_rows.get(word)
-        if row is None:
+        try:
+            return self._cached_rows[word]
+        except (KeyError, TypeError):
             if not isinstance(word, str):
-                raise not_a_string(word)
-            vocabulary = self.inventory.vocabulary
-            row = vocabulary.id_of(word) if word in vocabulary else -1
-            if row >= 0 and not self.trained[row]:
-                row = -1
-            if len(self._cached_rows) >= _CACHED_WORDS + len(vocabulary):
-                self._cached_rows.clear()
-            self._cached_rows[word] = row
+                raise not_a_string(word) from None
+        vocabulary = self.inventory.vocabulary
+        row = vocabulary.id_of(word) if word in vocabulary else -1
+        if row >= 0 and not self.trained[row]:
+            row = -1
+        if len(self._cached_rows) >= _CACHED_WORDS + len(vocabulary):
+            self._cached_rows.clear()
+        self._cached_rows[word] = row
         return row
 
     def _impute(self, word: str) -> Vectors:

@@ -23,7 +23,7 @@ from tacenda.arrays import Array, Float64, Int64, Offsets, UInt8, below, take
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.forks import cached_property
 from tacenda.progress import track
-from tacenda.vocabulary import Vocabulary, pack_words, unpack_words
+from tacenda.vocabulary import Vocabulary, not_a_string, pack_words, unpack_words
 
 Ints = npt.NDArray[np.int64]
 
@@ -89,7 +89,12 @@ class Inventory:
         return {name: i for i, name in enumerate(self.names)}
 
     def pieces(self, word: str) -> tuple[str, ...]:
-        """Return the names of the morphemes of a word, known or not, without the base; an empty word has none."""
+        """Return the names of the morphemes of a word, known or not, without the base; an empty word has none.
+
+        Raises CorpusError if it is not a string.
+        """
+        if not isinstance(word, str):
+            raise not_a_string(word)
         vocabulary = self.vocabulary
         if word in vocabulary:
             i = vocabulary.id_of(word)
