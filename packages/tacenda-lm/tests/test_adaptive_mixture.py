@@ -160,6 +160,11 @@ def test_numbers_out_of_bounds_are_refused_in_a_saved_mixture_too(models, number
         AdaptiveMixture.from_artifact(saved)
 
 
+def test_numbers_of_numpy_are_taken(models):
+    mixture = AdaptiveMixture(models, adaptation=np.int64(1), memory=np.float32(0.5))
+    assert (mixture.adaptation, mixture.memory) == (1.0, 0.5)
+
+
 def test_a_state_of_a_mixture_with_fixed_weights_is_refused(models):
     with pytest.raises(DataError, match="not one of this model"):
         AdaptiveMixture(models).advance(Mixture(models).start(), 1)

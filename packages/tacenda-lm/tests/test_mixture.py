@@ -223,7 +223,8 @@ def test_other_words_are_refused(models):
      ({1: 1}, "the weights are for"), (0.5, "not 0.5"), (np.array(0.5), "as many weights"),
      ("121", "not '121'"), (b"121", "as many weights"), ({1, 2, 3}, "as many weights"),
      (["1", "2", "1"], "as many weights"), ([[1], [2], [1]], "as many weights"),
-     ([1, 10**400, 1], "as many weights"), ([1, 1j, 1], "as many weights"),
+     ([1, 10**400, 1], "as many weights"), ([True, 1, 1], "as many weights"),
+     ([1, 1j, 1], "as many weights"),
      ({"order-1": "x", "order-2": 1, "order-4": 1}, "not .'x', 1, 1.")],
 )  # fmt: skip
 def test_weights_that_do_not_fit_are_refused(models, weights, message):

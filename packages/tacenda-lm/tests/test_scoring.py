@@ -436,6 +436,13 @@ def test_generation_is_refused_where_only_unknown_words_are_possible():
         lambda m: m.sample(max_words=0),
         lambda m: m.beam(width=0),
         lambda m: m.beam(n=0),
+        lambda m: m.top_k(k=2.5),
+        lambda m: m.beam(width=math.nan),
+        lambda m: m.sample(k="3"),
+        lambda m: m.sample(max_words=True),
+        lambda m: m.sample(temperature="1"),
+        lambda m: m.sample(seed=-1),
+        lambda m: m.sample(seed="one"),
     ],
 )
 def test_settings_of_generation_out_of_range_are_refused(model, act):
@@ -455,6 +462,8 @@ def test_rescoring_adds_the_model_to_the_own_scores(model):
     flipped = model.rescore(hypotheses, weight=0.0)
     assert flipped[0].sentence == ["c", "c"]
     assert model.rescore([]) == []
+    with pytest.raises(DataError, match="hypothesis 2 is nan"):
+        model.rescore([("a", -1.0), ("b", math.nan)])
 
 
 # -- fitting and the card ------------------------------------------------------------------------------

@@ -57,6 +57,16 @@ def test_a_state_that_is_none_of_the_model_is_refused(name, value):
         assert_refuses(act, DataError, f"{name}, {act_name} of a state that holds {value!r:.40}")
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_word_that_is_no_whole_number_is_refused(name):
+    model = fitted(name)
+    for word in (1.5, np.float64(2), True, "1", None, -1):
+        with pytest.raises(DataError, match="there is no id"):
+            model.advance(model.start(), word)
+    expected = model.advance(model.start(), 2)
+    assert model.advance(model.start(), np.uint8(2)) == expected
+
+
 @pytest.mark.parametrize("other", ["recurrent", "unigram cache", "mixture", "VLHMM", "state space"])
 @pytest.mark.parametrize(
     "name", ["unigram cache", "neural cache", "mixture", "HLBL", "state space"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def top_k(
     model: Any, context: Sentence = "", k: int = 10, *, bos: bool = True
 ) -> list[tuple[str, float]]:
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be among them."""
-    _check_at_least_one(k, "k")
+    _check_count(k, "k")
     p = next_word(model, context, bos=bos)
     best = _find_largest(p, k)
     return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
@@ -97,16 +98,22 @@ def sample(
     Raises
     ------
     ConfigurationError
-        The temperature, k or max_words is out of range, or every word that may be drawn has probability 0.
+        The temperature, k, max_words or seed is out of range, or every word that may be drawn has probability 0.
     """
-    _check_at_least_one(max_words, "max_words")
-    if not 0 < temperature < math.inf:
+    _check_count(max_words, "max_words")
+    if not isinstance(temperature, Real) or not 0 < temperature < math.inf:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
         )
     if k is not None:
-        _check_at_least_one(k, "k")
-    vocabulary, rng = model.vocabulary, np.random.default_rng(seed)
+        _check_count(k, "k")
+    try:
+        rng = np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"seed must be a whole number of at least 0 or a numpy.random.Generator, not {seed!r}"
+        ) from None
+    vocabulary = model.vocabulary
     state, words, total = state_after(model, context), list[str](), 0.0
     for _ in range(max_words):
         log_probs = model.log_probs([state])[0].astype(np.float64)
@@ -161,10 +168,10 @@ def beam(
     Raises
     ------
     ConfigurationError
-        An argument is below 1, or every continuation has probability 0.
+        An argument is not a whole number of at least 1, or every continuation has probability 0.
     """
     for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
-        _check_at_least_one(value, name)
+        _check_count(value, name)
     boundary = model.vocabulary.boundary_id
     live: list[tuple[float, list[int], State]] = [(0.0, [], state_after(model, context))]
     ended: list[tuple[float, list[int]]] = []
@@ -213,7 +220,7 @@ def _find_largest(values: Float64, k: int) -> npt.NDArray[np.intp]:
     return chosen[np.argsort(-values[chosen], kind="stable")]
 
 
-def _check_at_least_one(value: int, name: str) -> None:
-    """Raise ConfigurationError for a value below 1."""
-    if value < 1:
-        raise ConfigurationError(f"{name} must be at least 1, not {value!r}")
+def _check_count(value: int, name: str) -> None:
+    """Raise ConfigurationError for a value that is not a whole number of at least 1."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -24,7 +24,7 @@ from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks, refuse_file_name
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
-from tacenda.errors import ConfigurationError, FittingError, warn
+from tacenda.errors import ConfigurationError, DataError, FittingError, warn
 from tacenda.estimator import Estimator
 from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
@@ -482,8 +482,18 @@ class LanguageModel(Estimator):
             Factor of the language model's natural log-probability.
         word_bonus
             Added for every word, to offset the model's preference for short sentences.
+
+        Raises
+        ------
+        DataError
+            A score is NaN.
         """
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
+        for i, (_, score) in enumerate(pairs, start=1):
+            if math.isnan(score):
+                raise DataError(
+                    f"the score of hypothesis {i} is nan: give a number, or leave it out"
+                )
         tokens = [self._tokens(sentence) for sentence, _ in pairs]
         scored = self.token_log_probs(tokens)
         rescored = []

@@ -603,8 +603,7 @@ def check_weights(
         weights = [weights[name] for name in names]
     try:
         listed = [] if isinstance(weights, str | bytes | Set) else list(weights)
-        numbers = listed if all(isinstance(weight, Real) for weight in listed) else []
-        checked = np.array(numbers, np.float64)
+        checked = np.array(listed if all(map(_is_number, listed)) else [], np.float64)
     except (TypeError, OverflowError):  # not iterable; a whole number above all floats
         checked = np.empty(0)
     if len(checked) != len(names) or not (np.isfinite(checked) & (checked >= 0)).all():
@@ -618,6 +617,11 @@ def check_weights(
     _, exponent = np.frexp(checked.max())
     checked = np.ldexp(checked, -exponent)
     return np.asarray(checked / checked.sum(), np.float64)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a real number, and neither true nor false."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _make_map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
@@ -739,7 +743,7 @@ def _accumulate_before(evidence: Float64, memory: float, begins: _Ints) -> Float
 
 def _check_between(name: str, value: float, most: float) -> float:
     """Return a number from 0 to ``most``. Raises ConfigurationError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+    if not _is_number(value) or not 0 <= value <= most:
         raise ConfigurationError(
             f"{name} of an adaptive mixture is {value!r:.80}: give a number from 0 to {most:.4g}"
         )

@@ -62,10 +62,11 @@ def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types:
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:
-    """Raise DataError unless ``word`` is an id from 0 to n_types - 1; the message says its ``place``."""
-    if not 0 <= word < n_types:
+    """Raise DataError unless ``word`` is a whole number from 0 to n_types - 1; the message says its ``place``."""
+    is_id = isinstance(word, int | np.integer) and not isinstance(word, bool)
+    if not is_id or not 0 <= word < n_types:
         raise DataError(
-            f"there is no id {word}{place} in a vocabulary of {n_types} types; "
+            f"there is no id {word!r}{place} in a vocabulary of {n_types} types; "
             "encode the text with the vocabulary of the model"
         )
 

@@ -150,7 +150,7 @@ class _Spelling:
         """Return the letter model of a class, and the log-probability it gives to strings outside the vocabulary."""
         words = [word for word in self._words if word not in self._classes]
         alike = [word for word in words if self._class_of(word) == name]
-        model = LetterModel(alike or words or [""])
+        model = LetterModel(alike or words)
         # the strings that are not words outside the vocabulary: its own words, and the empty string
         inside = list(dict.fromkeys(["", *self._words]))
         parts = (inside[i : i + _WORDS_PER_BLOCK] for i in range(0, len(inside), _WORDS_PER_BLOCK))
@@ -189,14 +189,14 @@ class LetterModel:
     Parameters
     ----------
     words
-        The types to fit the model to, each once.
+        The types to fit the model to, each once; without any, the empty string.
     order
         n, the number of letters in an n-gram.
     """
 
     def __init__(self, words: Sequence[str], order: int = 6) -> None:
-        text = _to_code_points(words)
-        self._alphabet = np.unique(text)
+        words = words or [""]
+        self._alphabet = np.unique(_to_code_points(words))
         letters, since = self._encode(words)
         self._levels: list[_Level] = []
         grams = letters

@@ -89,3 +89,10 @@ def test_words_like_the_known_ones_are_likelier_than_noise():
 
 def test_no_strings_have_no_scores():
     assert LetterModel(WORDS).log_probs([]).shape == (0,)
+
+
+def test_without_words_it_has_seen_the_empty_string():
+    strings = ["", "a", "ab"]
+    np.testing.assert_array_equal(
+        LetterModel([]).log_probs(strings), LetterModel([""]).log_probs(strings)
+    )
