@@ -146,8 +146,8 @@ class TokenEmbeddings(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Neither or both of artifact and corpus are given, the artifact is of another embedder, or
-            ``Doc.tensor`` belongs to another component.
+            Both artifact and corpus are given, or neither and the component has no model yet; the artifact is of
+            another embedder; or ``Doc.tensor`` belongs to another component.
         TacendaError
             The artifact or the corpus cannot be read.
         """
@@ -222,9 +222,13 @@ class TokenEmbeddings(ModelComponent):
         pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
         here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
         later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
-        later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
+        later |= {id(pipe): pipe for pipe in self._list_later()}
         readings = find_readings(self, later.values())
         self._compared = compare_and_record(readings, self.fitted, repr(self.name))
+
+    def _list_later(self) -> list[Any]:
+        """Return the components that spaCy linked after this one and that still exist."""
+        return [pipe for ref in self._later if (pipe := ref()) is not None]
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, a float32 array ``(n_tokens, width)`` for each document, to the target.
@@ -235,7 +239,7 @@ class TokenEmbeddings(ModelComponent):
         if not self._compared:
             self._compare_readers()
         if self._is_relinked:
-            check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
+            check_sourced(self._nlp(), self, self._list_later())
             self._is_relinked = False
         self.target.write(docs, vectors, self.name, self._previous_owner)
         self._set_hooks(docs)
@@ -360,13 +364,15 @@ class DocEncoder:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self._vocabulary: Any = None
         self._prepare()
 
     def _prepare(self) -> None:
-        """Read the vocabulary of the model, which has other ids after another fit."""
+        """Read the vocabulary of the model, which has other ids after another fit, unless it has been read."""
         model = self.model
-        self.width = int(model.width)
-        self._vocabulary = model.vocabulary
+        if model.vocabulary is self._vocabulary:
+            return
+        self.width, self._vocabulary = int(model.width), model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
         self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
         self._cache = (
@@ -391,49 +397,41 @@ class DocEncoder:
         """
         if not docs:
             return []
-        if self._vocabulary is not self.model.vocabulary:
-            self._prepare()
+        self._prepare()
+        words, is_word = self._read(docs)
         offsets = np.cumsum([0, *map(len, docs)])
-        # the words or ids that the model gets, and which tokens they are
-        words: Any = self._cache.read(docs)
-        if self._takes_ids:
-            ids = np.array(words, dtype=np.int32)
-            is_word = ids >= 0
-            words = ids[is_word]
-        else:
-            is_word = np.array([word is not None for word in words], dtype=bool)
-            words = [word for word in words if word is not None]
         n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
-        bounds = n_before[offsets].tolist()
-        ops = get_current_ops()
-        on_gpu = self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu
-        arrays = [
-            ops.alloc2f(j - i, self.width) if on_gpu else np.empty((j - i, self.width), np.float32)
-            for i, j in pairwise(bounds)
-        ]
-        pieces = [xp2torch(array) for array in arrays] if on_gpu else arrays
+        arrays, pieces = self._allocate(np.diff(n_before[offsets]).tolist())
         cuts = offsets
         if sentences:
             cuts = sentence_cuts(docs, offsets)
-            documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
-            pieces = [
-                pieces[document][start - bounds[document] : stop - bounds[document]]
-                for document, (start, stop) in zip(
-                    documents.tolist(), pairwise(n_before[cuts].tolist()), strict=True
-                )
-            ]
+            pieces = _cut(pieces, offsets, cuts, n_before)
         if self._takes_ids:
             self.model.transform_into(words, n_before[cuts], pieces)
         else:
             self._transform(words, n_before[cuts].tolist(), pieces)
-        if not is_word.all():
-            for i, (start, stop) in enumerate(pairwise(offsets.tolist())):
-                rows = arrays[i]
-                if len(rows) < stop - start:  # rows of zeros for tokens that are not words
-                    xp = get_array_module(rows)
-                    arrays[i] = xp.zeros((stop - start, self.width), dtype=np.float32)
-                    arrays[i][xp.asarray(np.flatnonzero(is_word[start:stop]))] = rows
-        return arrays
+        return [
+            rows if len(rows) == stop - start else _insert_zeros(rows, is_word[start:stop])
+            for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
+        ]
+
+    def _read(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
+        """Return the words or ids that the model gets, and which tokens (n_tokens,) they are."""
+        words = self._cache.read(docs)
+        if self._takes_ids:
+            ids = np.array(words, dtype=np.int32)
+            return ids[ids >= 0], ids >= 0
+        is_word = np.array([word is not None for word in words], dtype=bool)
+        return [word for word in words if word is not None], is_word
+
+    def _allocate(self, lengths: list[int]) -> tuple[list[Any], list[Any]]:
+        """Return an array for the words of each document, and the same memory as the model writes to it."""
+        ops = get_current_ops()
+        if self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu:
+            arrays = [ops.alloc2f(n, self.width) for n in lengths]
+            return arrays, [xp2torch(array) for array in arrays]
+        arrays = [np.empty((n, self.width), np.float32) for n in lengths]
+        return arrays, arrays
 
     def knows(self, doc: Doc) -> bool:
         """Return whether the model knows a word of a document, or the document has no words.
@@ -441,8 +439,7 @@ class DocEncoder:
         Two documents of unknown words only may have the same vectors. Layers can use these, but they do not make the
         documents similar. A model without ``knows`` counts as one that knows every word.
         """
-        if self._vocabulary is not self.model.vocabulary:
-            self._prepare()
+        self._prepare()
         # the first word decides for most documents
         if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
             return True
@@ -464,6 +461,29 @@ class DocEncoder:
             )
         for piece, rows in zip(pieces, vectors, strict=True):
             piece[...] = rows
+
+
+def _cut(
+    arrays: list[Any], offsets: np.ndarray, cuts: np.ndarray, n_before: np.ndarray
+) -> list[Any]:
+    """Return a view of the words of each sentence, whose first tokens are ``cuts``.
+
+    ``arrays`` have the words of each document, whose first tokens are ``offsets``; ``n_before`` words are before each
+    token of all documents.
+    """
+    documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
+    first = n_before[offsets[documents]]
+    starts, stops = n_before[cuts[:-1]] - first, n_before[cuts[1:]] - first
+    bounds = zip(documents.tolist(), starts.tolist(), stops.tolist(), strict=True)
+    return [arrays[document][start:stop] for document, start, stop in bounds]
+
+
+def _insert_zeros(rows: Any, is_word: np.ndarray) -> Any:
+    """Return the rows of all tokens of a document, zeros for tokens that are not words."""
+    xp = get_array_module(rows)
+    spread = xp.zeros((len(is_word), rows.shape[1]), dtype=np.float32)
+    spread[xp.asarray(np.flatnonzero(is_word))] = rows
+    return spread
 
 
 # -- similarity in context -------------------------------------------------------------------------
