@@ -30,7 +30,7 @@ def test_a_mark_is_refused_with_the_file_and_its_line(path):
     with pytest.raises(CorpusError, match="sentence 2: <s>"):
         Corpus.from_sentences(map(str.split, LINES), marks="refuse")
     for tokenizer in ("whitespace", "words"):
-        with pytest.raises(CorpusError, match="the text, line 2: <s>"):
+        with pytest.raises(CorpusError, match="sentence 2: <s>"):
             list(sentences_of(LINES, tokenizer, marks="refuse"))
 
 

@@ -163,8 +163,7 @@ def text_blocks(
     files = text_files(text)
     if files is None:
         lines: Any = io.StringIO(text, newline="\n") if isinstance(text, str) else text
-        with closing(track(lines, "Tokenizing", unit=" lines")) as counted:
-            yield from texts_of(line_blocks(counted), "the text", marks, text_field)
+        yield from texts_of(line_blocks(lines), "the text", marks, text_field)
         return
     total = sum(path.stat().st_size for path in files)
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
@@ -312,32 +311,36 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
         raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
 
 
-def line_blocks(lines: Iterable[object], size: int = BLOCK_BYTES) -> Iterator[list[str]]:
-    """Yield lines from an iterable in blocks of at least ``size`` characters, without their ends.
-
-    With ``size=0`` each line is a block. Raises CorpusError for what is no string.
-    """
+def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
+    """Yield lines from an iterable in blocks, as `read_blocks` does. Raises CorpusError for other objects."""
     block: list[str] = []
-    n_characters = 0
-    for number, line in enumerate(lines, start=1):
-        if not isinstance(line, str):
-            advice = "give lines as strings"
-            if isinstance(line, os.PathLike):
-                advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
-            elif isinstance(line, list | tuple):
-                advice = "for sentences that are tokenized already use Corpus.from_sentences"
-            raise CorpusError(
-                f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
-            )
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        block.append(line[:-2] if line.endswith("\r\n") else line.removesuffix("\n"))
-        n_characters += len(line)
-        if n_characters >= size:
-            yield block
-            block, n_characters = [], 0
+    size = 0
+    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
+    with closing(bar):
+        for number, line in enumerate(bar, start=1):
+            if not isinstance(line, str):
+                advice = "give lines as strings"
+                if isinstance(line, os.PathLike):
+                    advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
+                elif isinstance(line, list | tuple):
+                    advice = "for sentences that are tokenized already use Corpus.from_sentences"
+                raise CorpusError(
+                    f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
+                )
+            block.append(line_without_end(line, number))
+            size += len(line)
+            if size >= BLOCK_BYTES:
+                yield block
+                block, size = [], 0
     if block:
         yield block
+
+
+def line_without_end(line: str, number: int) -> str:
+    """Return a line of an iterable without its end, and the first one without a byte-order mark."""
+    if number == 1:
+        line = line.removeprefix("\ufeff")
+    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
 # ---- JSON objects with a text ----
@@ -374,11 +377,9 @@ def texts_of(
     for block in blocks:
         lines = block
         if marks != "keep" and any(_PART_OF_MARKS in line for line in block):
-            if marks == "refuse":
-                for number, line in enumerate(block, n_lines + 1):
-                    if found := _MARK.search(line):
-                        raise refusal(found[0], f"{name}, line {number}", skippable)
-            lines = [_MARK.sub(" ", line) for line in block]
+            numbered = enumerate(block, n_lines + 1)
+            places = ((line, f"{name}, line {number}") for number, line in numbered)
+            lines = [line_without_marks(line, marks, place, skippable) for line, place in places]
         yield lines
         n_lines += len(block)
 
@@ -432,6 +433,15 @@ def check_marks(marks: str) -> Marks:
             f'marks is {marks!r}; use "refuse" (an error), "skip" (as if they were spaces) or "keep" (as words)'
         )
     return cast("Marks", marks)
+
+
+def line_without_marks(line: str, marks: Marks, place: str, skippable: bool = True) -> str:
+    """Return a line, which is at a place of a text, as ``marks`` says. Raises CorpusError."""
+    if marks == "keep" or _PART_OF_MARKS not in line or not (found := _MARK.search(line)):
+        return line
+    if marks == "refuse":
+        raise refusal(found[0], place, skippable)
+    return _MARK.sub(" ", line)
 
 
 def sentence_without_marks(

@@ -12,13 +12,12 @@ from tacenda.corpus.corpus import Corpus
 from tacenda.corpus.lines import (
     Marks,
     check_marks,
-    line_blocks,
+    line_without_end,
+    line_without_marks,
     sentence_without_marks,
     text_blocks,
     text_files,
-    texts_of,
 )
-from tacenda.corpus.word_ids import tokens_of_sentence
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -86,10 +85,10 @@ def as_corpus(
         if marks != "keep":
             text.refuse_marks()
         return text
-    lines, sentences = _divide(text)
-    if sentences is not None:
-        return Corpus.from_sentences(sentences, vocabulary=vocabulary, marks=marks)
-    return Corpus.from_text(lines, tokenizer=tokenizer, vocabulary=vocabulary, marks=marks)
+    source, is_tokenized = _open(text)
+    if is_tokenized:
+        return Corpus.from_sentences(source, vocabulary=vocabulary, marks=marks)
+    return Corpus.from_text(source, tokenizer=tokenizer, vocabulary=vocabulary, marks=marks)
 
 
 def sentences_of(
@@ -102,36 +101,35 @@ def sentences_of(
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text in any form but a `Corpus`, empty ones included.
 
-    The forms of ``text``, ``marks`` and the errors are the same as in `as_corpus`; ``encoding`` and ``errors`` are of
-    files, and ``text_field`` names a field of JSON objects, as in `Corpus.from_text`.
+    The forms of ``text``, ``marks`` and the errors are the same as in `as_corpus`, but lines and token lists may be
+    mixed; ``encoding`` and ``errors`` are of files, and ``text_field`` names a field of JSON objects, as in
+    `Corpus.from_text`.
     """
     split = get_tokenizer(tokenizer)
     check_marks(marks)
-    lines, sentences = _divide(text)
-    if sentences is not None:
-        for number, sentence in enumerate(sentences, 1):
-            tokens = tokens_of(tokens_of_sentence(sentence, number))
-            yield sentence_without_marks(tokens, marks, number)
+    source, _ = _open(text)
+    if text_field is not None or not isinstance(source, Iterator):
+        for block in text_blocks(source, encoding, errors, marks, text_field):
+            yield from map(split, block)
         return
-    if isinstance(lines, str | list):
-        blocks = text_blocks(lines, encoding, errors, marks, text_field)
-    else:  # one by one: a line of standard input is scored before the next is there
-        blocks = texts_of(line_blocks(lines, 0), "the text", marks, text_field)
-    for block in blocks:
-        yield from map(split, block)
+    # one by one: a line of standard input is scored before the next one is there
+    for number, sentence in enumerate(source, 1):
+        if isinstance(sentence, str):
+            line = line_without_end(sentence, number)
+            yield split(line_without_marks(line, marks, f"sentence {number}"))
+        else:
+            yield sentence_without_marks(tokens_of(sentence), marks, number)
 
 
-def _divide(text: RawText) -> tuple[Any, Iterator[Sequence[str]] | None]:
-    """Return (a string, a list of files or an iterator of lines, None), or (None, sentences as token lists)."""
+def _open(text: RawText) -> tuple[Any, bool]:
+    """Return a string, a list of files, or an iterator of sentences; and whether the first of these is a token list."""
     files = text_files(text)  # which raises for what is no text
     if isinstance(text, str) or files is not None:
-        return files or text, None
-    items: Iterator[Any] = iter(cast("Iterable[Sentence]", text))
-    for first in items:
-        items = chain([first], items)
+        return files or text, False
+    sentences: Iterator[Any] = iter(cast("Iterable[Sentence]", text))
+    for first in sentences:
+        sentences = chain([first], sentences)
         if isinstance(first, os.PathLike):
-            return list(items), None
-        if isinstance(first, str):
-            return items, None
-        break
-    return None, items
+            return list(sentences), False
+        return sentences, not isinstance(first, str)
+    return sentences, True

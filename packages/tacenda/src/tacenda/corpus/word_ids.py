@@ -166,23 +166,18 @@ def encode_sentences(
     size = 0
     bar = track(sentences, "Reading sentences", unit=" sentences")
     for number, sentence in enumerate(bar, start=1):
-        tokens = tokens_of_sentence(sentence, number)
+        if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
+            raise CorpusError(
+                f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
+                "for lines of text use Corpus.from_text"
+            )
+        tokens = sentence if isinstance(sentence, list | tuple) else list(sentence)
         block.append(sentence_without_marks(tokens, marks, number))
         size += len(block[-1])
         if size >= BLOCK_TOKENS:
             yield encode_block(block, types)
             block, size = [], 0
     yield encode_block(block, types)
-
-
-def tokens_of_sentence(sentence: object, number: int) -> list[str] | tuple[str, ...]:
-    """Return the tokens of the ``number``-th sentence of a text. Raises CorpusError for a line or another object."""
-    if isinstance(sentence, str | bytes) or not isinstance(sentence, Iterable):
-        raise CorpusError(
-            f"sentence {number} is a {type(sentence).__name__}, not a list of tokens; "
-            "for lines of text use Corpus.from_text"
-        )
-    return sentence if isinstance(sentence, list | tuple) else list(sentence)
 
 
 class EncodedText(NamedTuple):
