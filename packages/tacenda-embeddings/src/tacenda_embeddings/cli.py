@@ -12,7 +12,7 @@ import typer
 
 from tacenda.cli import options as common
 from tacenda.errors import ConfigurationError
-from tacenda.tokenizers import CUSTOM, spacy_config
+from tacenda.tokenizers import is_own, spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -516,11 +516,11 @@ def _load_morphological(folder: Path) -> Any:
 def _get_tokenizer(embedder: Any) -> str:
     """Return the tokenizer of the text that a model was fitted to, "whitespace" if it is unknown.
 
-    Raises ConfigurationError if it was a function, which is not saved with a model.
+    Raises ConfigurationError if it was the user's own, which is not saved with a model.
     """
     name = str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")
-    if name == "callable" or name.endswith(CUSTOM):
+    if is_own(name):
         raise ConfigurationError(
-            "the model was fitted with your own tokenizer function, which is not saved with it: give --tokenizer"
+            "the model was fitted with your own tokenizer, which is not saved with it: give --tokenizer"
         )
     return name

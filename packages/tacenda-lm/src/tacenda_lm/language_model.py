@@ -27,7 +27,7 @@ from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError, FittingError, warn
 from tacenda.estimator import Estimator
 from tacenda.store import path_of
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
+from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, is_own
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
 from tacenda_lm.artifact_parts import PackedCounts, WordCounts
@@ -574,7 +574,8 @@ def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> 
         return
     fitted_on = getattr(model, "fitted_on", None) or {}
     expected = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
-    recorded = _find_recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
+    recorded = {name for name in _find_recorded_tokenizers(model) if not is_own(name)}
+    recorded.discard(ASCII_WHITESPACE)
     is_split_alike = split is None or not recorded or split in recorded
     if found.oov_rate > expected + (_MORE_UNKNOWN if is_split_alike else _MORE_UNKNOWN_SPLIT):
         remedy = "give a text like the training text, split alike"
@@ -602,9 +603,9 @@ def find_fitted_tokenizer(model: LanguageModel) -> str:
     function, which is not saved with a model, or if components had different ones.
     """
     names = find_fitted_tokenizers(model)
-    if "callable" in names:
+    if any(map(is_own, names)):
         raise ConfigurationError(
-            "the model was fitted with your own tokenizer function, which is not saved with it: give tokenizer"
+            "the model was fitted with your own tokenizer, which is not saved with it: give tokenizer"
         )
     if len(names) > 1:
         raise ConfigurationError(

@@ -15,8 +15,9 @@ Tokenizer = Callable[[str], list[str]]
 ASCII_WHITESPACE: Final = "ascii_whitespace"
 _BETWEEN_ASCII_WHITESPACE: Final = re.compile(r"[^ \t\n\r\v\f]+")
 
-#: The end of the name of a tokenizer that a pipeline had instead of that of its language, which no name can make again.
+#: The end of the name of a tokenizer that a pipeline had instead of that of its language.
 CUSTOM: Final = " (custom)"
+_CALLABLE: Final = "callable"
 #: The distributions that split text for spaCy's tokenizers of these languages.
 _SEGMENTERS: Final = {
     "ja": ("sudachipy", "sudachidict_core"),
@@ -47,10 +48,10 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     if tokenizer == "words":
         return split_words
     family, _, language = str(tokenizer).partition(":")
-    if language.endswith(CUSTOM):
+    if is_own(str(tokenizer)):
         raise CorpusError(
-            f"the tokenizer {tokenizer!r} belonged to a pipeline and is not saved with a model; "
-            "pass that pipeline's tokenizer as a function from a line to a list of tokens"
+            f"the tokenizer {tokenizer!r} is a function or a pipeline's own, which is not saved with a model; "
+            "pass it as a function from a line to a list of tokens"
         )
     if family == "spacy" and language:
         return _spacy_words_of(language)
@@ -58,6 +59,17 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
         f'there is no tokenizer {tokenizer!r}; use "whitespace", "ascii_whitespace", "words", "spacy:en" '
         "or any callable from a line to a list of tokens"
     )
+
+
+def record_tokenizer(tokenizer: str | Tokenizer) -> str:
+    """Return the name of a tokenizer for `tacenda.Corpus.origin`; a callable may have a ``name`` such as "spacy:en"."""
+    name = tokenizer if isinstance(tokenizer, str) else str(getattr(tokenizer, "name", ""))
+    return name if isinstance(tokenizer, str) or name.startswith("spacy:") else _CALLABLE
+
+
+def is_own(name: str) -> bool:
+    """Return whether a recorded name is that of a user's own tokenizer, which `get_tokenizer` cannot make again."""
+    return name == _CALLABLE or name.endswith(CUSTOM)
 
 
 def fingerprint_tokenizer(tokenizer: str | Tokenizer) -> str | None:

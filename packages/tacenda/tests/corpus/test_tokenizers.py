@@ -57,12 +57,16 @@ def test_whitespace_splits_at_whitespace_only():
 
 def test_a_corpus_records_a_callable_by_its_name():
     class Named:
-        name = "spacy:en"
+        def __init__(self, name):
+            self.name = name
 
         def __call__(self, line):
             return line.split()
 
-    assert Corpus.from_text(["a b"], tokenizer=Named()).origin["tokenizer"] == "spacy:en"
+    # another name, such as that of a tokenizer of ours, says nothing about a callable
+    names = {"spacy:en": "spacy:en", "whitespace": "callable", 3: "callable"}
+    for name, recorded in names.items():
+        assert Corpus.from_text(["a b"], tokenizer=Named(name)).origin["tokenizer"] == recorded
     assert Corpus.from_text(["a b"], tokenizer=str.split).origin["tokenizer"] == "callable"
 
 
@@ -122,9 +126,10 @@ class TestSpacy:
         assert prints[0] != prints[1]
         assert "jieba-0.42.1" in prints[0]
 
-    def test_the_custom_tokenizer_of_a_pipeline_has_to_be_passed(self):
-        with pytest.raises(CorpusError, match=r"not saved with a model; pass that pipeline's"):
-            get_tokenizer("spacy:en (custom)")
+    @pytest.mark.parametrize("name", ["spacy:en (custom)", "callable"])
+    def test_a_users_own_tokenizer_has_to_be_passed(self, name):
+        with pytest.raises(CorpusError, match=r"not saved with a model; pass it as a function"):
+            get_tokenizer(name)
 
     def test_a_special_case_with_a_space_is_kept_whole(self, spacy):
         tokenizer = spacy.blank("en").tokenizer

@@ -27,7 +27,7 @@ import numpy as np
 from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
 from tacenda.corpus.lines import sentence_without_marks, text_blocks, texts_of
 from tacenda.errors import ConfigurationError, CorpusError, warn
-from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
@@ -121,7 +121,7 @@ def surprisal_table(
     # whether the training text was certainly tokenized alike; a text split at spaces may have been tokenized before, in
     # any way
     fitted = find_fitted_tokenizers(model)
-    same = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
+    same = tokenizer is None or {record_tokenizer(tokenizer)} == fitted
     as_fitted = same and not any("whitespace" in name for name in fitted)
     counts = model.vocabulary.split_words if as_fitted else None
     scored = [_score_text(model, shares, context, counts, text) for text in read]

@@ -44,7 +44,7 @@ from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
-from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -188,10 +188,9 @@ class Corpus:
         if counter is not None:
             blocks = counter.count_while_reading(blocks)
         coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
-        name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {
             "sources": [path.name for path in paths or ()],
-            "tokenizer": name,
+            "tokenizer": record_tokenizer(tokenizer),
             **choices.cutoff,
         }
         fingerprint = None

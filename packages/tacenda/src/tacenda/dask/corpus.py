@@ -32,7 +32,7 @@ from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.errors import ConfigurationError, FittingError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import Progress, track
-from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
 
 PARTITION_BYTES: Final = 64 << 20
@@ -163,7 +163,7 @@ class ClusterCorpus:
         choices = Selection(**selection)
         vocabulary = choices.vocabulary
         files = partitions(addresses, partition_bytes, encoding, storage_options)
-        name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
+        name = record_tokenizer(tokenizer)
         sources = [file.name.rpartition("/")[2] for file in files if not file.begin]
         sizes = [file.n_bytes for file in files]
         reading = encoding, errors, marks, text_field
