@@ -85,11 +85,14 @@ def test_case_and_digits_follow_the_vocabulary():
     assert not any("NUM" in name for name in inventory.names)
 
 
-@pytest.mark.parametrize("known", [["NUMBER", "MPNUM", "H2O", "3D"], []])
+@pytest.mark.parametrize("known", [["NUMBER", "NUMB", "MP7", "H2O", "3D", "UTF8"], []])
 @pytest.mark.parametrize(
     ("word", "letters"),
-    [("NUMBER", "number"), ("PLATINUM", "platinum"), ("MP3", "mp0"), ("H2O", "h0o"), ("3D", "0d")],
-)
+    [
+        ("NUMBER", "number"), ("PLATINUM", "platinum"), ("NUMB", "numb"), ("MP3", "mp0"),
+        ("H2O", "h0o"), ("3D", "0d"), ("UTF8", "utf0"), ("UTF16", "utf0"),
+    ],
+)  # fmt: skip
 def test_num_is_a_digit_only_where_a_number_was(known, word, letters):
     pieces = learned([*WORDS, *known], digits=True).pieces(word)
     assert "".join(pieces).replace("▁", "") == f"{letters}<XX>"

@@ -90,7 +90,8 @@ def merge_classes(vocabulary: Vocabulary, neighbors: Ints, min_count: int) -> Vo
         count = counts.pop(name)
         counts[next(coarser, UNKNOWN)] += count
     ranked = dict(rank(counts))
-    return Vocabulary(ranked, ranked.values(), vocabulary.normalization, vocabulary.oov)
+    rules = vocabulary.normalization, vocabulary.oov, vocabulary.spelled
+    return Vocabulary(ranked, ranked.values(), *rules)
 
 
 def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> set[str]:

@@ -201,6 +201,8 @@ class Vocabulary:
     oov
         Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"learned"`` classes, or of the
         ``"classes"`` of English suffixes.
+    spelled
+        The types in which NUM is three letters, as in NUMBER, though runs of digits are ``NUM``.
 
     Raises
     ------
@@ -211,6 +213,7 @@ class Vocabulary:
     counts: NDArray[np.int64]
     normalization: Normalization
     oov: Oov
+    spelled: frozenset[str]
     #: Counts of words of several tokens, such as *don't*, that occur twice or more in the text of the vocabulary; None
     #: if they were not counted. They are not saved with the words: a language model saves them.
     split_words: Mapping[str, int] | None = None
@@ -224,6 +227,7 @@ class Vocabulary:
         counts: Iterable[int] | NDArray[np.integer[Any]],
         normalization: Normalization | None = None,
         oov: Oov = "single",
+        spelled: Iterable[str] = (),
     ) -> None:
         array = counts if isinstance(counts, np.ndarray) else np.array(list(counts), dtype=np.int64)
         if isinstance(words, _Saved):
@@ -245,6 +249,7 @@ class Vocabulary:
                 'text) or "classes" (shapes, and English suffixes)'
             )
         self.normalization, self.oov = normalization or Normalization(), oov
+        self.spelled = frozenset(spelled)
         if self._packed is None:
             _ = self._ids
 
@@ -337,7 +342,11 @@ class Vocabulary:
         special[BOUNDARY] += n_sentences
         special[UNKNOWN] += 0
         chosen = dict(rank(kept | special))
-        return cls(chosen, chosen.values(), normalization, oov)
+        spelled = []
+        if normalization == Normalization(digits=True):  # lower-casing leaves no NUM in words
+            written = {word: n for word, n in counts.items() if "NUM" in word and word in chosen}
+            spelled = [word for word, n in written.items() if 2 * n > chosen[word]]
+        return cls(chosen, chosen.values(), normalization, oov, spelled)
 
     @classmethod
     def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
@@ -473,12 +482,9 @@ class Vocabulary:
         return _Saved(*self.packed(), self.counts).to_arrays("vocabulary.")
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the rules by which strings are looked up as JSON: digits, lowercase, oov."""
-        return {
-            "digits": self.normalization.digits,
-            "lowercase": self.normalization.lowercase,
-            "oov": self.oov,
-        }
+        """Return the rules by which strings are looked up as JSON: digits, lowercase, oov, and any types in spelled."""
+        spelled = {"spelled": sorted(self.spelled)} if self.spelled else {}
+        return {**vars(self.normalization), "oov": self.oov, **spelled}
 
     @classmethod
     def from_arrays(
@@ -504,12 +510,10 @@ class Vocabulary:
                 f"the vocabulary's digits and lowercase are {[digits, lowercase]}, not true or false; "
                 "the model is damaged"
             )
+        rules: Any = Normalization(digits, lowercase), config.get("oov"), config.get("spelled", ())
         try:
-            normalization = Normalization(digits, lowercase)
-            vocabulary = cls(
-                _Saved(text, offsets, saved.counts), saved.counts, normalization, config["oov"]
-            )
-        except (CorpusError, KeyError) as error:
+            vocabulary = cls(_Saved(text, offsets, saved.counts), saved.counts, *rules)
+        except (CorpusError, TypeError) as error:  # TypeError: spelled is no list of strings
             raise _damage_error(error) from error
         if at_once:
             _ = vocabulary._ids
@@ -518,7 +522,8 @@ class Vocabulary:
     def __reduce__(self) -> tuple[Any, ...]:
         words = None if self.split_words is None else dict(self.split_words)
         state = {"split_words": words}
-        return type(self), (self.words, self.counts, self.normalization, self.oov), state
+        rules = self.normalization, self.oov, self.spelled
+        return type(self), (self.words, self.counts, *rules), state
 
 
 def _with_digits(word: str, normalization: Normalization) -> str:

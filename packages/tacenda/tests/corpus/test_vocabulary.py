@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacenda import Corpus
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.vocabulary import Normalization, Vocabulary
 
@@ -47,6 +48,16 @@ def test_rare_words_are_counted_after_normalization():
 )
 def test_every_run_of_digits_becomes_num(raw, normalized):
     assert Normalization(digits=True)(raw) == normalized
+
+
+@pytest.mark.parametrize("oov", ["single", "learned"])
+def test_num_is_three_letters_where_most_occurrences_are_written_so(oov, tmp_path):
+    text = ["NUMBER NUMB NUMB 0B UTF8 NUMs 1990s 1991s NUMBING"]
+    built = Corpus.from_text(text, digits=True, oov=oov, cache=tmp_path / "c").vocabulary
+    opened = Corpus.open(tmp_path / "c").vocabulary
+    for v in (built, opened, pickle.loads(pickle.dumps(built))):  # noqa: S301
+        assert v.spelled == {"NUMBER", "NUMB", "NUMBING"}
+        assert {"UTFNUM", "NUMs"} < set(v.words)
 
 
 def test_lower_casing_spares_num_but_not_words_that_contain_it():
@@ -115,6 +126,7 @@ def test_arrays_bring_any_words_back(words, normalization, oov):
     again = Vocabulary.from_arrays(v.config_dict(), v.arrays())
     assert again == v
     assert (again.words, again.normalization, again.oov) == (v.words, v.normalization, v.oov)
+    assert again.spelled == v.spelled
     assert again.encode(words).tolist() == v.encode(words).tolist()
 
 
@@ -260,6 +272,8 @@ def test_damaged_words_that_stay_packed_are_refused_when_one_is_asked_for(arrays
         {"digits": 1, "lowercase": False, "oov": "single"},
         {"digits": True, "lowercase": False},
         {"digits": True, "lowercase": False, "oov": "x"},
+        {"digits": True, "lowercase": False, "oov": "single", "spelled": 3},
+        {"digits": True, "lowercase": False, "oov": "single", "spelled": [[]]},
     ],
 )
 def test_damaged_settings_are_refused(config):

@@ -164,15 +164,13 @@ class Inventory:
         return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
-# a number; words such as NUMBER and PLATINUM have more capitals beside NUM than codes such as H2O and MP3
-_NUMBER = re.compile(r"\d+|(?<![A-Z]{3})NUM(?![A-Z]{3})")
-
-
 def _spell(word: str, vocabulary: Vocabulary) -> str:
     """Return the letters of a word that are segmented: those of its normalized form, in which a number is 0."""
     normalization = vocabulary.normalization
-    spelling = _NUMBER.sub("0", word) if normalization.digits else word
-    return spelling.lower() if normalization.lowercase else spelling
+    if normalization.digits:
+        is_normalized = word in vocabulary and word not in vocabulary.spelled
+        word = word.replace("NUM", "0") if is_normalized else re.sub(r"\d+", "0", word)
+    return word.lower() if normalization.lowercase else word
 
 
 def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ _FORMAT: Final = "tacenda-corpus"
 _VERSION: Final = 1
 _PREFIX: Final = "build-"  # of the sub-folders
 _SPLIT_WORDS: Final = "split_words.json"
-_BUILD_VERSION = 1  # raise it when the code makes another corpus of the same sources and settings
+_BUILD_VERSION = 2  # raise it when the code makes another corpus of the same sources and settings
 
 Folder = str | os.PathLike[str]
 Ids = NDArray[np.int32]
