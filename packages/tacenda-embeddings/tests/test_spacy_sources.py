@@ -3,7 +3,7 @@
 import pytest
 import spacy
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, CorpusError
 
 
 def add(nlp, **config):
@@ -44,6 +44,8 @@ def test_lines_in_a_list_are_told_from_names_of_files(toy_class, tmp_path):
             ConfigurationError, match=r"no file 'The cat saw a dog\.'.*iter\(lines\)"
         ):
             component.initialize(corpus=corpus)
+    with pytest.raises(CorpusError, match="is a list, not a string"):
+        component.initialize(corpus=[lines[0].split()])
     component.initialize(corpus=iter(lines), oov="single")
     assert "mouse" in component.embeddings.vocabulary
     (tmp_path / "a text.txt").write_text("\n".join(lines), encoding="utf8")

@@ -1,5 +1,6 @@
 """``tacenda.MorphologicalVectors.v1``: what spaCy expects of a pipeline's vectors, for words seen and unseen."""
 
+import json
 import pickle
 import warnings
 
@@ -12,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from support.pipelines import reload
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS, SumEmbed
 from tacenda_embeddings.spacy import vectors
 from tacenda_embeddings.spacy.vectors import NAME, MorphologicalVectors, use_vectors
@@ -356,6 +357,16 @@ def test_a_word_that_the_model_does_not_know_can_be_given_a_vector(nlp, varembed
         assert each("的")[0].is_oov
 
 
+@pytest.mark.parametrize("added", [[1], {"我": 1}, {"我": ["a"]}, {"cat": [1]}])
+def test_damaged_vectors_of_added_words_are_refused(nlp, added, tmp_path):
+    nlp.vocab.set_vector("我", np.ones(nlp.vocab.vectors_length))
+    nlp.to_disk(tmp_path)
+    cfg = tmp_path / "vocab" / vectors.FOLDER / "cfg.json"
+    cfg.write_text(json.dumps({"name": None, "added": added}))
+    with pytest.raises(ArtifactError, match="vectors of added words are damaged"):
+        spacy.load(tmp_path)
+
+
 def test_a_vector_of_zeros_gives_a_word_none(nlp, varembed):
     rows = nlp.vocab.vectors.shape
     nlp.vocab.set_vector("我", np.zeros(varembed.width, "f"))
@@ -405,6 +416,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(nlp, varembed):
         lambda: table.add("我", row=1),
         lambda: table.add("我"),
         lambda: table.add("我", vector=np.ones(3, "f")),
+        lambda: table.add("我", vector=np.full(varembed.width, np.nan)),
         lambda: table.__setitem__("cat", np.ones(varembed.width, "f")),
         lambda: table.find(),
         lambda: table.find(key=1, row=2),

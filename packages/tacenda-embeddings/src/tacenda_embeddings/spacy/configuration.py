@@ -47,9 +47,9 @@ _POOLING = {
 
 def pipeline_config(
     components: Sequence[str],
-    lds: str,
+    lds: str | os.PathLike[str],
     *,
-    vectors: str | None = None,
+    vectors: str | os.PathLike[str] | None = None,
     language: str | None = None,
     cnn_layers: int = 1,
     shared: bool = True,
@@ -89,6 +89,7 @@ def pipeline_config(
     ArtifactError
         An existing model cannot be read.
     """
+    lds, vectors = os.fspath(lds), None if vectors is None else os.fspath(vectors)
     names = [name.strip() for name in components if name.strip() not in ("", *_ADDED)]
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")

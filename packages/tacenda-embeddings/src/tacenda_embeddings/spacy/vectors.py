@@ -26,7 +26,7 @@ from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings.spacy.training_input import (
     compare_and_record,
     find_static_readings,
@@ -390,16 +390,16 @@ class MorphologicalVectors(BaseVectors):
         """Set the vector of a word that the model does not know, and return its row.
 
         A new word with a vector of zeros gets no row, and -1 is returned. Raises ConfigurationError for a word that has
-        a vector of the model, for a vector of another width, and for ``row``.
+        a vector of the model, for a vector of another width or with numbers that are not finite, and for ``row``.
         """
         if row is not None or vector is None:
             raise ConfigurationError(
                 f"the vectors {NAME} choose the row of a new word themselves: give vector, not row"
             )
         vector = self._ops.asarray1f(vector, dtype="float32")
-        if vector.shape != (self.vectors_length,):
+        if vector.shape != (self.vectors_length,) or not self._ops.xp.isfinite(vector).all():
             raise ConfigurationError(
-                f"the vectors {NAME} have {self.vectors_length} columns, not {vector.shape}: give one of that width"
+                f"the vectors {NAME} are {self.vectors_length} finite numbers each: give such a vector"
             )
         place = self._find_row(key)
         if place < self._n_fitted and key in self:
@@ -452,9 +452,13 @@ class MorphologicalVectors(BaseVectors):
         added = list(self.key2row.items())[self._n_fitted :]
         return {self._find_text(key): self.data[row].tolist() for key, row in added}
 
-    def _add_all(self, added: dict[str, list[float]]) -> None:
-        for word, vector in added.items():
-            self.add(word, vector=vector)
+    def _add_all(self, added: Any) -> None:
+        """Add the words that `_list_added` returned. Raises ArtifactError if they are damaged."""
+        try:
+            for word, vector in added.items():
+                self.add(word, vector=vector)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ArtifactError(f"the vectors of added words are damaged: {error}") from error
 
     def to_bytes(self, **kwargs: Any) -> bytes:
         """Return the model and the words that were added to it; no bytes without a model."""

@@ -61,7 +61,7 @@ def resolve_text(corpus: Any) -> tuple[Any, list[str] | None]:
     """
     if isinstance(corpus, str | Path):
         corpus = [corpus]
-    if not isinstance(corpus, list | tuple):
+    if not isinstance(corpus, list | tuple) or not all(isinstance(x, str | Path) for x in corpus):
         return corpus, None
     for each in corpus:
         if isinstance(each, str) and len(each.split()) > 1 and not os.path.lexists(each):
