@@ -46,12 +46,19 @@ _CACHED_SPELLINGS: Final = 100_000  # some 10 MB of Python objects
 
 @dataclass(frozen=True)
 class Normalization:
-    """A change of every word before it is looked up; by default none."""
+    """A change of every word before it is looked up; by default none. Raises CorpusError for other values than bool."""
 
     digits: bool = False
     """Every run of decimal digits becomes ``NUM``: ``1990s`` is ``NUMs``, ``3.5`` is ``NUM.NUM``."""
     lowercase: bool = False
     """The word is lower-cased, but ``NUM`` is not."""
+
+    def __post_init__(self) -> None:
+        """Turn NumPy's bool into Python's, which JSON has."""
+        for name, value in vars(self).items():
+            if not isinstance(value, bool | np.bool_):
+                raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
+            object.__setattr__(self, name, bool(value))
 
     def __call__(self, word: str) -> str:
         """Return the normalized word; normalizing it again changes nothing."""
@@ -342,10 +349,7 @@ class Vocabulary:
         special[BOUNDARY] += n_sentences
         special[UNKNOWN] += 0
         chosen = dict(rank(kept | special))
-        spelled = []
-        if normalization == Normalization(digits=True):  # lower-casing leaves no NUM in words
-            written = {word: n for word, n in counts.items() if "NUM" in word and word in chosen}
-            spelled = [word for word, n in written.items() if 2 * n > chosen[word]]
+        spelled = _find_spelled(counts, chosen, normalization)
         return cls(chosen, chosen.values(), normalization, oov, spelled)
 
     @classmethod
@@ -356,9 +360,12 @@ class Vocabulary:
         """
         normalization = normalization or Normalization()
         special = (BOUNDARY, UNKNOWN)
-        proper = dict.fromkeys(map(normalization, words))
+        written = dict.fromkeys(token_list(words), 1)
+        proper = Counter(map(normalization, written))
         kept = [word for word in proper if word not in ("<s>", *special)]
-        return cls([*kept, *special], np.zeros(len(kept) + 2, np.int64), normalization)
+        spelled = _find_spelled(written, proper, normalization)
+        counts = np.zeros(len(kept) + 2, np.int64)
+        return cls([*kept, *special], counts, normalization, spelled=spelled)
 
     # ---- from words to ids and back ----
 
@@ -504,16 +511,12 @@ class Vocabulary:
         # the vocabulary keeps them and never changes
         for array in (text, offsets):
             array.flags.writeable = False
-        digits, lowercase = config.get("digits"), config.get("lowercase")
-        if not isinstance(digits, bool) or not isinstance(lowercase, bool):
-            raise ArtifactError(
-                f"the vocabulary's digits and lowercase are {[digits, lowercase]}, not true or false; "
-                "the model is damaged"
-            )
-        rules: Any = Normalization(digits, lowercase), config.get("oov"), config.get("spelled", ())
+        packed = _Saved(text, offsets, saved.counts)
         try:
-            vocabulary = cls(_Saved(text, offsets, saved.counts), saved.counts, *rules)
-        except (CorpusError, TypeError) as error:  # TypeError: spelled is no list of strings
+            normalization = Normalization(config["digits"], config["lowercase"])
+            rules = normalization, config["oov"], config.get("spelled", ())
+            vocabulary = cls(packed, saved.counts, *rules)
+        except (CorpusError, KeyError, TypeError) as error:  # TypeError: spelled is no list
             raise _damage_error(error) from error
         if at_once:
             _ = vocabulary._ids
@@ -529,6 +532,16 @@ class Vocabulary:
 def _with_digits(word: str, normalization: Normalization) -> str:
     """Return a normalized word in which ``NUM`` is a digit again, for its class."""
     return word.replace("NUM", "0") if normalization.digits else word
+
+
+def _find_spelled(
+    written: Mapping[str, int], types: Mapping[str, int], normalization: Normalization
+) -> list[str]:
+    """Return the types in which NUM is written as letters in most occurrences; lower-casing leaves none."""
+    if normalization != Normalization(digits=True):
+        return []
+    named = {word: n for word, n in written.items() if "NUM" in word and word in types}
+    return [word for word, n in named.items() if 2 * n > types[word]]
 
 
 def _damage_error(error: Exception) -> ArtifactError:

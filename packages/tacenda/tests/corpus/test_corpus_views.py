@@ -1,3 +1,5 @@
+import copy
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.texts import decode
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError
 
@@ -83,11 +86,22 @@ def test_a_fraction_that_is_none_is_refused(fraction):
         corpus_of([1, 2, 3]).split(fraction)
 
 
-def test_a_negative_seed_or_number_of_words_is_refused():
-    with pytest.raises(CorpusError, match="seed is -1; it must be at least 0"):
-        corpus_of([1, 2, 3]).split(0.5, seed=-1)
-    with pytest.raises(CorpusError, match="n_words is -1; it must be at least 0"):
-        corpus_of([1]).describe(-1)
+@pytest.mark.parametrize("wrong", [-1, 1.5, "1", None])
+def test_a_wrong_seed_or_number_of_words_is_refused(wrong):
+    with pytest.raises(CorpusError, match=f"seed is {wrong!r}; .* whole number of at least 0"):
+        corpus_of([1, 2, 3]).split(0.5, seed=wrong)
+    with pytest.raises(CorpusError, match=f"n_words is {wrong!r}; .* whole number of at least 0"):
+        corpus_of([1]).describe(wrong)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])  # noqa: S301
+def test_a_copy_is_the_same_text_and_cannot_be_changed_either(copied):
+    corpus = Corpus.from_text(["a b", "c"])
+    again = copied(corpus)
+    assert (decode(again), again.origin) == (decode(corpus), corpus.origin)
+    for array in (again.ids, again.offsets):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
 
 
 def test_another_seed_gives_another_split():
@@ -105,11 +119,14 @@ def test_sentences_are_indexed_from_both_ends():
             corpus.sentence(i)
 
 
-def test_sizes_below_one_are_refused():
+@pytest.mark.parametrize("wrong", [0, 1.5, "1"])
+def test_wrong_sizes_are_refused(wrong):
     corpus = corpus_of([2])
     for use in (corpus.blocks, corpus.stream, corpus.head):
-        with pytest.raises(CorpusError, match="is 0; it must be at least 1"):
-            next(iter(use(0)))
+        with pytest.raises(
+            CorpusError, match=f"is {wrong!r}; it must be a whole number of at least 1"
+        ):
+            next(iter(use(wrong)))
 
 
 def test_the_description_counts_this_text_and_not_the_vocabularys():

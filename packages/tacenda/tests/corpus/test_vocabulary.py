@@ -205,6 +205,16 @@ def test_bad_vocabularies_are_refused():
     for settings in ({"max_vocabulary": 0}, {"oov": "none"}):
         with pytest.raises(CorpusError, match=r"max_vocabulary is 0|oov is 'none'"):
             vocabulary(**settings)
+    with pytest.raises(CorpusError, match="one string"):
+        Vocabulary.from_words("abc")
+
+
+def test_a_corpus_that_was_stored_can_be_opened_whatever_kind_of_bool_was_given(tmp_path):
+    Corpus.from_text("A 1", digits=np.True_, cache=tmp_path / "c")
+    assert Corpus.open(tmp_path / "c").vocabulary.normalization == Normalization(digits=True)
+    for wrong in (1, "no", None):
+        with pytest.raises(CorpusError, match=f"lowercase is {wrong!r}; it must be True or False"):
+            Corpus.from_text("A 1", lowercase=wrong)
 
 
 def damaged(name, value):

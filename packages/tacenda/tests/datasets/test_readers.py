@@ -140,9 +140,7 @@ CONLL2003_TEXT = """\
 
 EU NNP I-NP I-ORG
 rejects VBZ I-VP O
-
--DOCSTART- -X- O O
-
+-DOCSTART-
 Paris NNP I-NP I-LOC
 France NNP I-NP B-LOC
 """
@@ -195,8 +193,9 @@ def test_wrong_arguments_are_refused(written):
     path = written("a O\n")
     with pytest.raises(DataError, match="scheme 'bilou' is unknown"):
         list(columns.read_ner(path, "bilou"))
-    with pytest.raises(DataError, match="empty or repeat"):
-        list(columns.read(path, ("word", "word")))
+    for names in (("word", "word"), (), "wt"):
+        with pytest.raises(DataError, match="not a list of different names"):
+            list(columns.read(path, names))
     for read in (partial(columns.read, columns=("word", "tag")), columns.read_ner):
         with pytest.raises(DataError, match='separator is ""'):
             list(read(path, separator=""))
@@ -218,7 +217,7 @@ def test_iob1_and_iob2_of_the_same_entities_agree(entities):
             iob1 += [("B-" if previous == kind else "I-") + kind] + ["I-" + kind] * (length - 1)
             iob2 += ["B-" + kind] + ["I-" + kind] * (length - 1)
         previous = kind
-    assert columns.iob1_to_iob2(iob1) == tuple(iob2)
+    assert columns.iob1_to_iob2(iter(iob1)) == tuple(iob2)
     assert columns.iob1_to_iob2(iob2) == tuple(iob2)
 
 
@@ -303,6 +302,8 @@ def test_word_pairs_of_every_layout_are_read(written):
     assert list(word_similarity.read(tabs)) == [("tiger", "cat", 7.35), ("ice cream", "cone", 6.0)]
     heading = written("Word 1,Word 2,Human (mean)\nlove,sex,6.77\n", "combined.csv")
     assert list(word_similarity.read(heading)) == [("love", "sex", 6.77)]
+    without = written("word, phrase, 7\nlove, sex, 6.77\n")
+    assert list(word_similarity.read(without)) == [("word", "phrase", 7), ("love", "sex", 6.77)]
 
 
 @pytest.mark.parametrize("row", ["a\tb", "a\tb\tmuch", "a\t\t3", "a\tb\tnan", "a b 3"])

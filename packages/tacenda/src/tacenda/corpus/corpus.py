@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 
@@ -174,8 +175,7 @@ class Corpus:
             or the cache folder holds something that is not ours.
         """
         check_marks(marks)
-        if processes < 1:
-            raise _too_small_error("processes", processes)
+        _check_count("processes", processes)
         choices = Selection(**selection)
         get_tokenizer(tokenizer)
         paths = text_files(text)
@@ -372,8 +372,7 @@ class Corpus:
 
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
-        if n_tokens < 1:
-            raise _too_small_error("n_tokens", n_tokens)
+        _check_count("n_tokens", n_tokens)
         first = 0
         while first < self.n_sentences:
             limit = int(self.offsets[first]) + n_tokens
@@ -394,8 +393,7 @@ class Corpus:
         the last of the stream may be shorter; together they have tokens + sentences ids. ``backwards`` yields the
         reversed stream.
         """
-        if n_tokens < 1:
-            raise _too_small_error("n_tokens", n_tokens)
+        _check_count("n_tokens", n_tokens)
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:
@@ -416,8 +414,7 @@ class Corpus:
 
     def head(self, n_sentences: int) -> Self:
         """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
-        if n_sentences < 1:
-            raise _too_small_error("n_sentences", n_sentences)
+        _check_count("n_sentences", n_sentences)
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
@@ -429,8 +426,7 @@ class Corpus:
 
         Both keep the vocabulary of the whole. Raises CorpusError if either would be empty, or the seed is negative.
         """
-        if seed < 0:
-            raise _too_small_error("seed", seed, 0)
+        _check_count("seed", seed, 0)
         n_held_out = round(fraction * self.n_sentences) if 0 < fraction < 1 else 0
         if not 0 < n_held_out < self.n_sentences:
             raise CorpusError(
@@ -475,8 +471,7 @@ class Corpus:
         The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and the
         keys of ``origin``. Raises CorpusError if ``n_words`` is negative.
         """
-        if n_words < 0:
-            raise _too_small_error("n_words", n_words, 0)
+        _check_count("n_words", n_words, 0)
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())
         counts[self.vocabulary.boundary_id] -= self.n_sentences
@@ -491,6 +486,9 @@ class Corpus:
             **self.origin,
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:  # so that the arrays of a copy are read-only too
+        return type(self), (self.ids, self.offsets, self.vocabulary, self.origin)
+
     def __repr__(self) -> str:
         return (
             f"Corpus({self.n_tokens:,} tokens, {self.n_sentences:,} sentences, "
@@ -498,8 +496,9 @@ class Corpus:
         )
 
 
-def _too_small_error(name: str, value: int, least: int = 1) -> CorpusError:
-    return CorpusError(f"{name} is {value}; it must be at least {least}")
+def _check_count(name: str, value: object, least: int = 1) -> None:
+    if not isinstance(value, Integral) or value < least:
+        raise CorpusError(f"{name} is {value!r:.40}; it must be a whole number of at least {least}")
 
 
 # ---- a corpus in a folder ----

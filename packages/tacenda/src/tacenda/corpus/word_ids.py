@@ -62,7 +62,7 @@ class Selecting(TypedDict, total=False):
 class Selection:
     """The options that choose the vocabulary of a text, with their defaults.
 
-    Raises CorpusError if an option contradicts the vocabulary that is given, or a limit is no whole number.
+    Raises CorpusError if an option contradicts the vocabulary that is given, or has a value of another type.
     """
 
     vocabulary: Vocabulary | None = None
@@ -74,12 +74,14 @@ class Selection:
     min_class_count: int = 50
 
     def __post_init__(self) -> None:
-        """Set the options that follow from a given vocabulary, and limits as numbers that JSON has."""
+        """Set the options that follow from a given vocabulary, and all others as values that JSON has."""
         for name in ("max_vocabulary", "min_count", "min_class_count"):
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, Integral):
                 raise CorpusError(f"{name} is {limit!r:.40}; it must be a whole number")
             object.__setattr__(self, name, limit if limit is None else int(limit))
+        for name, value in vars(Normalization(self.digits, self.lowercase)).items():
+            object.__setattr__(self, name, value)
         if self.vocabulary is None:
             return
         if not isinstance(self.vocabulary, Vocabulary):

@@ -1,8 +1,8 @@
 """Reader of column files with one word on each line: CoNLL-2000, CoNLL-2003, WNUT-17 and many related formats.
 
 Every row of a file has the same number of cells, separated by a tab or by spaces, and a blank row ends a sentence. The
-training file of WNUT-17 ends most sentences with a row that holds only a tab, which counts as blank. The rows
-``-DOCSTART-`` of CoNLL-2003 are not sentences and are left out.
+training file of WNUT-17 ends most sentences with a row that holds only a tab, which counts as blank, and so do the rows
+``-DOCSTART-`` of CoNLL-2003.
 
 Entities are returned in IOB2, where ``B-`` opens every entity. CoNLL-2003 is distributed in IOB1 (Ramshaw and Marcus
 1995; Tjong Kim Sang and Veenstra 1999), where ``I-`` opens an entity, and ``B-`` only one that follows another entity
@@ -32,7 +32,7 @@ def _sentences(
     rows: list[list[str]] = []
     first = 0
     for number, line in numbered_lines(path):
-        if not line.strip(" \t"):
+        if not line.strip(" \t") or line.split()[:1] == ["-DOCSTART-"]:
             if rows:
                 yield first, rows
                 rows = []
@@ -49,8 +49,6 @@ def _sentences(
             )
         if not all(cells):
             raise DataError(f"{path}, line {number}: an empty cell: check the separator")
-        if cells[0] == "-DOCSTART-":
-            continue
         if not rows:
             first = number
         if len(rows) == LONGEST_SENTENCE:
@@ -71,8 +69,10 @@ def read(
     between cells; None means any run of spaces and tabs. Raises DataError, which names file and line, if the file
     cannot be read, or a row has another number of cells; also for an empty separator or repeated names.
     """
-    if not columns or len(set(columns)) != len(columns):
-        raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
+    if isinstance(columns, str) or not columns or len(set(columns)) != len(columns):
+        raise DataError(
+            f"the column names {columns!r} are not a list of different names: name each once"
+        )
     for _, rows in _sentences(path_of(path, DataError), len(columns), separator):
         yield dict(zip(columns, zip(*rows, strict=True), strict=True))
 
@@ -82,6 +82,7 @@ def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
     Raises DataError for a tag that is neither ``O`` nor ``B-`` or ``I-`` with a type.
     """
+    tags = tuple(tags)
     for tag in tags:
         if tag != "O" and not (tag[:2] in {"B-", "I-"} and len(tag) > 2):
             raise DataError(f"{tag!r} is not an entity tag: expected O, B-TYPE or I-TYPE")

@@ -30,14 +30,16 @@ def read(path: str | Path) -> Iterator[WordPair]:
     """
     path = path_of(path, DataError)
     for number, line in numbered_lines(path):
-        cells = line.split("\t" if "\t" in line else ",")
-        if not line.strip() or (number == 1 and cells[0].lower().startswith("word")):
+        cells = [cell.strip() for cell in line.split("\t" if "\t" in line else ",")]
+        if not any(cells):
             continue
         try:
             score = float(cells[2] if all(cells[:2]) else "nan")
         except (IndexError, ValueError):
             score = math.nan
         if not math.isfinite(score):
+            if number == 1 and cells[0].lower().startswith("word"):
+                continue
             raise DataError(
                 f"{path}, line {number}: expected word, word, score, found {line!r:.80}"
             )
