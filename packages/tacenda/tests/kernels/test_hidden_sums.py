@@ -31,7 +31,7 @@ def test_the_specification_sums_over_all_configurations_of_the_hidden_units():
 
 @settings(max_examples=60)
 @given(
-    st.integers(0, 9), st.integers(1, 50), st.integers(1, 70),
+    st.integers(0, 9), st.integers(1, 50), st.integers(0, 70),
     st.sampled_from([0.01, 1.0, 5.0, 20.0]), st.floats(-500, 500), st.integers(0, 99),
 )  # fmt: skip
 def test_the_fast_path_agrees_whatever_the_sizes(contexts, types, hidden, size, shift, seed):

@@ -260,7 +260,7 @@ def random_machine(n_cases, visible, hidden, n_levels, tied, density, seed, iden
 
 
 of_any_shape = drawn(
-    n_cases=st.integers(1, 5), visible=st.integers(1, 7), hidden=st.sampled_from([1, 2, 8, 63]),
+    n_cases=st.integers(1, 5), visible=st.integers(1, 7), hidden=st.sampled_from([0, 1, 2, 8, 63]),
     n_levels=st.integers(2, 10), tied=st.booleans(), density=st.floats(0, 1), seed=st.integers(0, 99),
 )  # fmt: skip
 

@@ -317,7 +317,7 @@ def pack_inputs(inputs: Any) -> PackedInputs:
         panels = aligned_zeros(count * hidden, WIDE).reshape(count, hidden, WIDE)
         scaled = np.exp(inputs - (lows + highs) / 2)
         whole = types // WIDE * WIDE
-        panels[: whole // WIDE] = scaled[:whole].reshape(-1, WIDE, hidden).swapaxes(1, 2)
+        panels[: whole // WIDE] = scaled[:whole].reshape(whole // WIDE, WIDE, hidden).swapaxes(1, 2)
         panels[whole // WIDE :, :, : types - whole] = scaled[whole:].T
     return PackedInputs(inputs, lows, highs, panels)
 

@@ -51,12 +51,12 @@ def boltzmann_descent(cases, chosen, machine, seed, descent):
 
 def _split_levels(machine):
     """Return the parts of a machine, with weights (visible, levels, hidden); tied weights have one level."""
-    shape = len(machine.weights), -1, len(machine.hidden_biases)
-    return machine.weights.reshape(shape), *machine[1:]
+    W = machine.weights
+    return W[:, None] if W.ndim == 2 else W, *machine[1:]
 
 
 def boltzmann_expectations(visible, cases, weights, b, p, s, o):
-    W = weights.reshape(len(weights), -1, p.shape[1])
+    W = weights[:, None] if weights.ndim == 2 else weights
     chances = np.empty((len(visible), len(s)), np.float32)
     means = np.empty(len(visible), np.float32)
     _expect(visible, cases, (W, b, p, s, o), weights.ndim == 2, chances, means)
@@ -289,9 +289,7 @@ def _expect(visible, cases, machine, tied, chances, means):
 
 
 _CONTEXTS_AT_ONCE = 4
-_LARGEST_NORMAL_LOG = (
-    85.0  # exp of this and of its negative is normal in float32, times a mantissa too
-)
+_LARGEST_NORMAL_LOG = 85.0  # exp of it and of its negative, times a mantissa, is normal in float32
 _LN2 = np.float32(np.log(2))
 # log of 1 .. 2 as a polynomial of u = 2 mantissa - 3, from -1 to 1: right to one unit in the last place of float32
 _LOGARITHM = (
@@ -348,9 +346,7 @@ def hidden_sums(words, contexts):
         )
     padded = -(-rows // _CONTEXTS_AT_ONCE) * _CONTEXTS_AT_ONCE
     y, g = np.zeros((padded, hidden), np.float32), np.ones((padded, hidden), np.float32)
-    with np.errstate(
-        invalid="ignore"
-    ):  # of a context that is not finite: its middle has the result
+    with np.errstate(invalid="ignore"):  # a context that is not finite: its middle has the result
         ends = words.lows, words.highs
         low, high = (np.logaddexp(np.float32(0), contexts + end) for end in ends)
         middle, center = (low + high) / 2, (words.lows + words.highs) / 2

@@ -127,7 +127,7 @@ def boltzmann_divergence(cases, chosen, machine, seed):
     sides: Any = cases[4:]
     weights, b, d, U, s = machine
     device, hidden, (visible, K), tied = b.device, len(d), b.shape, weights.ndim == 2
-    W = weights.reshape(-1, hidden)  # a row for each visible unit, or each of its levels
+    W = weights.flatten(0, -2)  # a row for each visible unit, or each of its levels
     place, owner, borders = _list_elements(offsets, chosen, device)
     ids, levels, case = to_tensors((ids, levels, chosen), device)
     m, r = ids[place].long(), levels[place].long()

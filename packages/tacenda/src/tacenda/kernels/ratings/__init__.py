@@ -172,8 +172,9 @@ def rating_sgd(
         w_j += gamma / |N(u)| (g - lambda_w w_j).
 
     A penalty applies once for every rating. Each user and each item has its own, so that rows of few ratings can be
-    shrunk more, as by a prior of fixed width. Parameters with a rate of 0 do not change. The order of a user's ratings
-    is a function of seed and user alone; users without ratings are skipped.
+    shrunk more, as by a prior of fixed width. Parameters with a rate of 0 do not change; with ``sides`` p is rounded,
+    as s is added and subtracted. The order of a user's ratings is a function of seed and user alone; users without
+    ratings are skipped.
 
     A user's factors stay in the first-level cache for the whole visit, so that for tables larger than the caches this
     is several times as fast as ratings in random order.
