@@ -132,7 +132,9 @@ def test_a_missing_id_is_no_text(missing):
     assert len(Ratings.from_triples([("None", "nan", 1.0)])) == 1
 
 
-@pytest.mark.parametrize("scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5), (1,), (1, 2, 3)])
+@pytest.mark.parametrize(
+    "scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5), (1,), (1, 2, 3), 5, (1, None), "ab"]
+)
 def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
     with pytest.raises(DataError, match=r"the rating scale .*; give \(lowest, highest\)"):
         Ratings.from_triples(TRIPLES, scale=scale)
@@ -144,11 +146,19 @@ def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
         ([1, 2], [1], [1.0, 2.0]),
         ([1, 2], [1, 2], [1.0]),
         ([[1], [2]], [1, 2], [1.0, 2.0]),
+        ([1, 2], [1, 2], [1.0, "x"]),
+        ([1, 2], [1, 2], [1.0, 2j]),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(arrays):
     with pytest.raises(DataError):
         Ratings.from_arrays(*arrays)
+
+
+@pytest.mark.parametrize("rest", [("x",), ("x", 3.0, 4)])
+def test_triples_of_other_lengths_are_refused(rest):
+    with pytest.raises(DataError, match="not all \\(user, item, rating\\)"):
+        Ratings.from_triples([("a", "x", 1.0), ("b", *rest)])
 
 
 @constructors
@@ -247,7 +257,9 @@ def test_splits_that_cannot_be_are_refused():
         lambda: split(r.select([0])),
         lambda: folds(r, 5),
         lambda: folds(r, 1),
+        lambda: folds(r, 2.5),
         lambda: split_per_user(r, 0),
+        lambda: split_per_user(r, 1.5),
         lambda: split_last(r, np.array([1, 2, np.nan, 4])),
         lambda: split_last(r, np.array([1, 2, "NaT", 4], "datetime64[s]")),
     ):
@@ -332,7 +344,13 @@ def test_a_file_that_cannot_be_read_says_where_and_why(content, message, write_f
 
 @pytest.mark.parametrize(
     "options",
-    [{"separator": ""}, {"columns": (0, 1)}, {"columns": (0, 1, -1)}, {"columns": (0, 0, 2)}],
+    [
+        {"separator": ""},
+        {"columns": (0, 1)},
+        {"columns": (0, 1, -1)},
+        {"columns": (0, 0, 2)},
+        {"columns": 3},
+    ],
 )
 def test_options_that_cannot_be_are_refused_by_name(options, write_file):
     path = write_file("ratings", "1\t2\t3\n")

@@ -8,7 +8,7 @@ import csv
 import math
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from tacenda.errors import DataError
 from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
 from tacenda.store import path_of
 
-_LARGEST_RATING = 1e38  # float32 overflows at 3.4e38
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _FIRST_THREE = (0, 1, 2)
 _MISSING = {"na", "nan", "n/a", "null", "none"}  # not the name of a column
+_LARGEST_RATING = 1e38  # float32 overflows at 3.4e38
 NAMES = ("user", "item", "rating")
 
 
@@ -68,6 +68,7 @@ def read_ratings(
     path = path_of(path, DataError)
     if separator == "":
         raise DataError("separator is empty; give the text between fields, or None to find it")
+    columns = list(columns) if isinstance(columns, Iterable) else [columns]
     are_places = all(isinstance(at, int | np.integer) and at >= 0 for at in columns)
     if not are_places or len(columns) != 3 or len(set(columns)) != 3:
         raise DataError(

@@ -157,8 +157,8 @@ class Ratings:
     Raises
     ------
     DataError
-        Lengths differ, a number is out of range, a value is not finite or off the scale, a pair of user and item
-        repeats, or there are neither ratings nor a scale.
+        Lengths differ, a number is out of range, a value is no finite number or off the scale, a pair of user and
+        item repeats, or there are neither ratings nor a scale.
     """
 
     def __init__(
@@ -178,7 +178,12 @@ class Ratings:
         # users and items without a rating in this table are included
         self.n_users, self.n_items = len(users), len(items)
         u, i = _numbers(user_ids, users), _numbers(item_ids, items)
-        v = np.asarray(values, np.float32)
+        try:
+            v = np.asarray(values, np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"the values are not numbers ({error}); give one for every rating"
+            ) from error
         if not (u.shape == i.shape == v.shape and v.ndim == 1):
             raise DataError(
                 f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
@@ -196,9 +201,11 @@ class Ratings:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
             scale = float(v.min()), float(v.max())
-        if len(scale) != 2:
-            raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)")
-        self.scale = low, high = float(scale[0]), float(scale[1])
+        try:
+            low, high = map(float, scale)
+        except (TypeError, ValueError):
+            raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
+        self.scale = low, high
         if not low <= high or not np.isfinite(self.scale).all():
             raise DataError(
                 f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
@@ -275,7 +282,12 @@ class Ratings:
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
         """Build a table from (raw user, raw item, value) triples; ids, options and errors as in `from_arrays`."""
-        return cls.from_arrays(*([*zip(*triples, strict=True)] or [()] * 3), **options)
+        rows = list(map(tuple, triples))
+        if any(len(row) != 3 for row in rows):
+            raise DataError(
+                "triples are not all (user, item, rating); give three fields of each rating"
+            )
+        return cls.from_arrays(*([*zip(*rows, strict=True)] or [()] * 3), **options)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -413,7 +425,7 @@ def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
     """Iterate over (train, test), where test is each of ``n_folds`` random parts, whose sizes differ by at most 1."""
-    if not 2 <= n_folds <= len(ratings):
+    if not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
         )
@@ -428,9 +440,9 @@ def split_per_user(
     ratings: Ratings, n_test: int = 1, *, seed: int = 0, least: int = 1
 ) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test has ``n_test`` random ratings of every user who keeps at least ``least``."""
-    if n_test < 1 or least < 0:
+    if not isinstance(n_test, int | np.integer) or n_test < 1 or least < 0:
         raise ConfigurationError(
-            f"n_test is {n_test} and least {least}; they must be at least 1 and 0"
+            f"n_test is {n_test} and least {least}; give whole numbers of at least 1 and 0"
         )
     sizes = np.diff(ratings.user_offsets)
     n_chosen = np.where(sizes >= n_test + least, n_test, 0)
