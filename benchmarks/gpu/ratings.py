@@ -14,10 +14,11 @@ from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
 from tacenda_surprise import gibbs
-from tacenda_surprise.boltzmann import Cases, RBMSettings, Scale
+from tacenda_surprise.boltzmann import Cases, RBMSettings
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import Scale
 
 FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
 

@@ -394,6 +394,14 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
             with pytest.raises(ConfigurationError, match=r"n is .*; give the number of items"):
                 listed(n)
         assert listed(np.int64(1))
+        for least in (2.5, "2", -1):
+            with pytest.raises(ConfigurationError, match=r"min_ratings is .*; give a whole number"):
+                algo.top_n(1, min_ratings=least)
+    for rows in ([("b", "x")], [("b", "x", 3), ("b", "x")], 3):
+        with pytest.raises(DataError, match="test takes rows of user, item and rating"):
+            algo.test(rows)
+    density = algo.predict_density(iter(["b"]), iter(["x"]), [2.0])
+    np.testing.assert_array_equal(density, algo.predict_density(["b"], ["x"], [2.0]))
 
 
 def test_arguments_are_attributes_that_can_be_read():

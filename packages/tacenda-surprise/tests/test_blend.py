@@ -392,6 +392,14 @@ def test_nothing_to_blend(trainset):
         Blend().fit(trainset)
     with pytest.raises(ConfigurationError, match="holdout must be"):
         Blend(PARTS, holdout=1.0)
+    for given in (BiasOnly(), [BiasOnly], ["pmf"]):
+        with pytest.raises(ConfigurationError, match="algorithms must be a list of Surprise"):
+            Blend(given)
+
+
+def test_algorithms_may_come_from_an_iterator(trainset):
+    blend = Blend((part for part in PARTS), random_state=0).fit(trainset)
+    assert len(blend.fit(trainset).weights) == len(PARTS)
 
 
 def test_of_one_rating_the_plain_average_is_blended(make_dataset):

@@ -11,20 +11,11 @@ from tacenda.fitting.history import DivergenceError
 from tacenda.fitting.trainer import pack
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
-from tacenda_surprise.boltzmann import (
-    Cases,
-    ContrastiveDivergence,
-    RBMSettings,
-    Scale,
-    Task,
-    Usual,
-    find_sharpness,
-    raise_means,
-    softmax,
-    tilt,
-)
+from tacenda_surprise.boltzmann import Cases, ContrastiveDivergence, RBMSettings, Task
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import Scale, find_sharpness, raise_means, softmax, tilt
+from tacenda_surprise.machine import Usual
 from tacenda_surprise.rbm import estimate_case_slope
 
 STEPS = {"lr_all": 0.02, "optimizer": "sgd"}

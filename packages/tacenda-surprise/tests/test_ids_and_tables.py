@@ -1,6 +1,7 @@
 """Ids of another type, tables with a row per user, and lists of a few items: nothing goes wrong without a word."""
 
 import warnings
+from copy import copy
 from decimal import Decimal
 from uuid import UUID
 
@@ -280,6 +281,8 @@ def test_pairs_of_which_nothing_is_known_are_told(triples):
         lambda algo: ImplicitMF().fit([([1], "x")]),
         lambda algo: BiasOnly().fit(Frame(user=[[1], [2]], item=[1, 2], rating=[1.0, 2.0])),
         lambda algo: algo.test([([1], 100, None)]),
+        lambda algo: algo.predict([1], 100),
+        lambda algo: algo.predict(1, [100]),
         lambda algo: algo.predict_many([1], [[100]]),
         lambda algo: algo.top_n(1, [[1]]),
         lambda algo: algo.top_n(1, candidates=[[100]]),
@@ -299,6 +302,14 @@ def test_pairs_of_another_type_than_the_trainset_are_not_left_out_as_unrated(lon
         ConditionalPMF(rated=[("2", 100), ("3", 100)], **SMALL).fit(long)
     with pytest.raises(DataError, match="1 new items match known items except for the type"):
         ConditionalPMF(rated=[(2, "100")], **SMALL).fit(long)
+
+
+def test_users_folded_into_a_copy_are_unknown_to_the_original(algo):
+    other = copy(algo)
+    other.fold_in({100: 5.0}, uid="new")
+    assert other.top_n(1, ["new"])
+    with pytest.raises(DataError, match="'new' is not in the trainset"):
+        algo.top_n(1, ["new"])
 
 
 def test_a_new_user_s_missing_id_is_refused(algo):

@@ -10,10 +10,10 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
 from tacenda.testing.models import check_estimator
 from tacenda_surprise import PMF, ImplicitMF
-from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.choices import Choosing
 from tacenda_surprise.evaluation import quality
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.top_n import best_items
 
 CONFIDENCE, PENALTY = 2.0, 3.0
 
@@ -239,7 +239,7 @@ def test_lists_are_made_for_as_many_users_at_a_time_as_their_scores_may_take(pai
         return score(self, users)
 
     monkeypatch.setattr(type(model), "score_users", watched)
-    monkeypatch.setattr("tacenda_surprise.algorithm._SCORES_PER_BLOCK", 200)
+    monkeypatch.setattr("tacenda_surprise.top_n._SCORES_PER_BLOCK", 200)
     found = model.top_n(3)
     assert max(asked) <= 200
     assert sum(asked) == len(model.catalogue.users) * len(model.catalogue.items)

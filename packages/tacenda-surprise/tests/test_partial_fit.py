@@ -134,7 +134,7 @@ def test_what_else_is_known_to_be_rated_counts_when_few_ratings_are_new(trainset
     more = trainset_of(("user 1", "item 2", 3.0))
     algo.rated = [("quiet", f"item {k}") for k in range(8)]
     algo.partial_fit(more)
-    s = algo.learned.side_factors[algo._seen.of_user(algo._users["quiet"])].mean(axis=0)
+    s = algo.learned.side_factors[algo.seen.of_user(algo._users["quiet"])].mean(axis=0)
     np.testing.assert_allclose(algo.learned.user_factors[algo._users["quiet"]], s, atol=1e-6)
     assert np.abs(s).max() > 0
 

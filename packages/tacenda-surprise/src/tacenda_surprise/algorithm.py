@@ -11,7 +11,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
@@ -23,10 +23,10 @@ from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
 from tacenda import artifact as saved
-from tacenda import devices, plugins
+from tacenda import plugins
 from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, PluginError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
 from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitLoop, FitRun, FitSettings, History, Sweeps, Trainer, fit
 from tacenda.fitting.checkpoint import Resume
@@ -34,102 +34,32 @@ from tacenda.fitting.history import DivergenceError
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
-from tacenda.settings import Option, Settings, option
+from tacenda.settings import Settings
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, take_rows
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import ReadOption
 from tacenda_surprise.raw_ids import (
     as_list,
     check_asked,
     check_ids,
     check_known,
     check_text,
+    distinct,
     find_type_mismatch,
     find_unknown,
     numbers,
 )
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import By, Lists, Ranked, TopLists, check_length
+from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, check_length
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
 _UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
-_SCORES_PER_BLOCK = 2_000_000  # in memory at a time
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatingSettings(Settings):
-    """Options of every algorithm."""
-
-    verbose: bool = option(False, "print a line for every epoch", last=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeededSettings(RatingSettings):
-    """Options of algorithms whose fits draw random numbers."""
-
-    random_state: int | np.random.RandomState | None = option(
-        None, "seed or NumPy `RandomState`; None: NumPy's global state", at_least=0, last=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatedSettings(Settings):
-    """Options of algorithms that condition on the identities of rated items."""
-
-    rated: SideInfo | Iterable[Iterable[Any]] | None = option(
-        None,
-        """items known to be rated in addition to the trainset, as `SideInfo` or (user, item) pairs""",
-        last=True,
-    )
-
-    def __post_init__(self) -> None:
-        """Read the pairs once, as an iterator would be empty at the second fit."""
-        if isinstance(self.rated, Iterable) and not isinstance(self.rated, SideInfo):
-            object.__setattr__(self, "rated", SideInfo(self.rated))
-        super().__post_init__()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceSettings(Settings):
-    """Options of algorithms that can train on a GPU."""
-
-    device: str = devices.option(default="cpu", last=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoppedSettings(DeviceSettings):
-    """Options of algorithms that can stop early, by ratings held out."""
-
-    validation: float = option(
-        0.0, "share of ratings held out to stop early; 0: none", at_least=0, below=1, last=True
-    )
-    refit: bool = option(
-        True,
-        """after early stopping, fit again to all ratings for the best number of epochs (a factorization: for all
-        epochs, if that differs by less than half a percent); the thesis does not""",
-        last=True,
-    )
-
-
-class _ReadOption:
-    """An option as an attribute of an algorithm, ``algo.n_factors``, as in Surprise; read from its settings alone."""
-
-    def __init__(self, one: Option) -> None:
-        self.name, self.__doc__ = one.name, f"{one.doc}; given to the constructor."
-
-    def __get__(self, algo: Any, owner: type | None = None) -> Any:
-        return self if algo is None else getattr(algo.settings, self.name)
-
-    def __set__(self, algo: Any, value: Any) -> None:
-        made = type(algo).__name__
-        raise AttributeError(
-            f"{self.name} cannot be set on an existing {made}: make another, {made}({self.name}={value!r})"
-        )
 
 
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
@@ -159,9 +89,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _seed = 0  # of the last fit
     _usual_items = 0.0  # how many identities of a new user the usual user counts as; models from before have none
     _catalogue: Catalogue | None = None
+    #: Who is known to have rated what, by numbers; None before the fit, and in models that were saved without.
+    seen: Identities | None = None
     _data: FitData | None = None  # None where it was saved without its ratings
     _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
-    _seen: Identities | None = None  # who is known to have rated what
     _implicit: ImplicitFactors | None = None
     _users: dict[Hashable, int]  # the number of every raw id
     _items: dict[Hashable, int]
@@ -174,12 +105,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if "settings_class" in vars(cls):
             for one in cls.settings_class.options():
                 if not hasattr(cls, one.name):
-                    setattr(cls, one.name, _ReadOption(one))
+                    setattr(cls, one.name, ReadOption(one))
 
     def __init__(self, settings: Settings | None = None) -> None:
         AlgoBase.__init__(self)
         Estimator.__init__(self, Settings() if settings is None else settings)
         self._users, self._items, self._unrated_users, self._new_users = {}, {}, {}, NewUsers()
+
+    def __copy__(self) -> Self:
+        """Share everything but the users folded in, whom `fold_in` adds to one of the two."""
+        found = object.__new__(type(self))
+        found.__dict__ = {**vars(self), "_new_users": NewUsers(self._new_users)}
+        return found
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -210,6 +147,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def levels(self) -> Doubles:
         """The ratings (levels,) of `predict_proba`, ascending."""
         return self.catalogue.levels.astype(np.float64)
+
+    @property
+    def raw_items(self) -> list[Any]:
+        """The raw ids of the items, in the order of their numbers."""
+        return list(self._items)
 
     def _fit_data(self) -> FitData:
         self._require_fitted()
@@ -302,11 +244,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _rated(self) -> tuple[Numbers, Numbers]:
         """Whether users (users,) and items (items,) are known to have any ratings, 1 or 0; ones if nothing is known."""
         n_users, n_items = (len(side) for side in (self.catalogue.users, self.catalogue.items))
-        if self._seen is None:
+        if self.seen is None:
             return np.ones(n_users, int), np.ones(n_items, int)
         sizes = np.zeros(n_users, np.int64)
-        sizes[: self._seen.n_users] = self._seen.sizes > 0
-        return sizes, np.minimum(np.bincount(self._seen.item_ids, minlength=n_items), 1)
+        sizes[: self.seen.n_users] = self.seen.sizes > 0
+        return sizes, np.minimum(np.bincount(self.seen.item_ids, minlength=n_items), 1)
 
     @cached_property
     def average(self) -> Tables:
@@ -510,7 +452,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if self.rated is not None:
             data = data.join(self.rated)
         fitted, known = copy(self), self._join_identities(data.ratings, data.identities)
-        seen = self._learned(self._seen)
+        seen = self._learned(self.seen)
         if touched is not None and not data.has_only(touched, before, seen, known):
             touched = None
         run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
@@ -524,7 +466,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         choices = self._implicit
         self._adopt_further(fitted)
         if choices is not None and touched is not None:
-            seen = self._learned(self._seen)
+            seen = self._learned(self.seen)
             pairs = touched.users, touched.items
             self._implicit = choices.solve_touched(seen, len(self._items), *pairs)
         return self
@@ -605,7 +547,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _know(self, data: FitData, seen: Identities) -> None:
         """Set what the model was fitted to, and forget what was derived from earlier ratings."""
-        self._data, self._users, self._items, self._seen = data, data.users, data.items, seen
+        self._data, self._users, self._items, self.seen = data, data.users, data.items, seen
         rest = list(data.users.items())[data.n_users :]
         self._unrated_users = {str(raw): number for raw, number in rest}
         self._new_users, self._implicit = NewUsers(), None
@@ -614,6 +556,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 delattr(self, name)
 
     # -- one pair ----------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        uid: Any,
+        iid: Any,
+        r_ui: float | None = None,
+        clip: bool = True,
+        verbose: bool = False,
+    ) -> Prediction:
+        """Return what AlgoBase.predict returns. Raises DataError for an id that cannot be hashed, as a list."""
+        distinct([uid], "user"), distinct([iid], "item")
+        return super().predict(uid, iid, r_ui, clip, verbose)
 
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
@@ -632,17 +586,23 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if new is not None:
             return float(new.model_user.score(np.array([item]))[0])
         scores = model.score_pairs(np.array([user]), np.array([item]))
-        return float(_check(model, "score_pairs", scores, 1)[0])
+        return float(check_answer(model, "score_pairs", scores, 1)[0])
 
     # -- many pairs --------------------------------------------------------------------------------
 
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
-        """Return what AlgoBase.test returns, predicting all pairs at once."""
-        rows = list(testset)
+        """Return what AlgoBase.test returns, predicting all pairs at once. Raises DataError for other rows."""
         with _no_collection():
-            uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
+            try:
+                rows = list(testset)
+                uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    "test takes rows of user, item and rating, which may be None: give a list of them, as "
+                    "trainset.build_testset() does"
+                ) from error
             found, reasons = self._estimate_raw(uids, iids)
             estimates = found.tolist()
             # Many small objects, which map makes faster than a loop does.
@@ -693,7 +653,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Estimates (pairs,) of numbered users and items, clipped; the default for what cannot be predicted."""
         model = self._require_fitted()
         scores = model.score_pairs(users, items)
-        found = _check(model, "score_pairs", scores, len(users)).astype(np.float64)
+        found = check_answer(model, "score_pairs", scores, len(users)).astype(np.float64)
         impossible = self._cannot_predict(users, items)
         if impossible.any():
             found[impossible] = self.default_prediction()
@@ -715,7 +675,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._require_known(uids)
         users = numbers(uids, self._users)
         shape = len(users), len(self.catalogue.items)
-        scores = _check(model, "score_users", model.score_users(users), *shape).astype(np.float64)
+        scores = check_answer(model, "score_users", model.score_users(users), *shape).astype(
+            np.float64
+        )
         for user, rows in self._new_users.rows(uids, users):
             scores[rows] = user.model_user.score()
         return np.asarray(np.clip(scores, *self.catalogue.scale))
@@ -738,6 +700,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Use this on a continuous scale, where no single rating has a probability.
         """
+        uids, iids = self._pair(uids, iids)
         if np.shape(ratings) != (len(uids),):
             raise ConfigurationError(
                 f"there are {len(uids)} users and ratings of shape {np.shape(ratings)}; give one for every pair"
@@ -754,7 +717,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         model = self._require_fitted()
         uids, iids = self._pair(uids, iids)
         users, items = self._number_pairs(uids, iids)
-        answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
+        answers = check_answer(
+            model, method, getattr(model, method)(users, items), len(uids), *columns
+        )
         found = answers.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             found[rows] = user.ask(method, items[rows])
@@ -808,16 +773,16 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             List only items that this many users have rated; a user who has rated an item twice counts once.
 
         Raises DataError for an unknown user, if no candidate is known, and if the ids in ``exclude`` have another type
-        than the known ids; ConfigurationError if ``n`` or ``by`` is not valid.
+        than the known ids; ConfigurationError if ``n``, ``by`` or ``min_ratings`` is not valid.
         """
         model = self._require_fitted()
         check_length(n)
         wanted = list(self._users) if uids is None else as_list(uids, "uids")
         self._require_known(wanted)
-        lists = self._lists(by, candidates, exclude, min_ratings)
+        lists = self.lists(by, candidates, exclude, min_ratings)
         known = numbers([uid for uid in wanted if uid in self._users], self._users)
-        fitted = best_items(model, known, n, self._seen if exclude_seen else None, lists)
-        raw = list(self._items)
+        fitted = best_items(model, known, n, self.seen if exclude_seen else None, lists)
+        raw = self.raw_items
         found = TopLists(wanted, raw, lists.longest(n, len(raw)))
         for uid in wanted:
             if uid in self._users:
@@ -828,14 +793,19 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return found
 
     @property
+    def knows_choices(self) -> bool:
+        """Whether lists can be ranked by what users choose; false of some models that older versions have saved."""
+        return self._implicit is not None or self._data is not None
+
+    @property
     def implicit_factors(self) -> ImplicitFactors:
         """The model of what users choose, fitted on first access."""
         self._require_fitted()
         if self._implicit is None:
-            self._implicit = ImplicitFactors.of(self._fit_data().ratings, self._learned(self._seen))
+            self._implicit = ImplicitFactors.of(self._fit_data().ratings, self._learned(self.seen))
         return self._implicit
 
-    def _lists(
+    def lists(
         self,
         by: By = "both",
         candidates: Iterable[Any] | None = None,
@@ -843,10 +813,15 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         min_ratings: int = 0,
         of: Catalogue | None = None,
     ) -> Lists:
-        """Choose what ``top_n`` ranks by, and what it leaves out.
+        """Choose what lists are ranked by and what they leave out; the arguments are those of `top_n`.
 
-        Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit.
+        Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit,
+        and where `top_n` does.
         """
+        if not isinstance(min_ratings, int | np.integer) or min_ratings < 0:
+            raise ConfigurationError(
+                f"min_ratings is {min_ratings!r}; give a whole number of at least 0"
+            )
         if of is not None and of is not self.catalogue:
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in again"
@@ -864,9 +839,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
             )
         hidden[self._find_known_numbers(exclude)] = True
-        if min_ratings > 0 and self._data is None and self._seen is not None:
+        if min_ratings > 0 and self._data is None and self.seen is not None:
             # It was saved without side information.
-            hidden |= np.bincount(self._seen.item_ids, minlength=len(hidden)) < min_ratings
+            hidden |= np.bincount(self.seen.item_ids, minlength=len(hidden)) < min_ratings
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
         if not self.takes_ratings:
@@ -944,7 +919,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         user = model.fold(
             given.items, given.values, given.rated if model.folds_identities else None
         )
-        lists = partial(self._lists, of=catalogue)
+        lists = partial(self.lists, of=catalogue)
         return self._new_users.add(NewUser(user, self._items, given, catalogue, lists))
 
     # -- to disk and back --------------------------------------------------------------------------
@@ -977,8 +952,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             implicit = self.implicit_factors
         if implicit is not None:
             arrays |= implicit.to_arrays("choices.")
-        if self._seen is not None:
-            arrays |= self._seen.to_arrays("rated.")
+        if self.seen is not None:
+            arrays |= self.seen.to_arrays("rated.")
         if self._data is not None:
             given = [user.given for user in self._new_users.values()]
             own, more = storage.pack_data(self._data, given)
@@ -1014,34 +989,25 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             address = None if own is None else own.get("class")
             target = cls if address is None else storage.class_at(str(address), cls)
             model: Self = super(RatingAlgorithm, target).from_artifact(artifact)
-            storage.unpack(model, own, artifact.arrays)
+            if own is not None or model._data is None:  # not an older blend, which is complete
+                model._restore(own, artifact.arrays)
         return model
 
-
-def best_items(
-    model: RatingAlgorithm,
-    users: Numbers,
-    n: int,
-    seen: Identities | None,
-    lists: Lists | None = None,
-) -> Iterator[Ranked]:
-    """Find the ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked by ``lists``.
-
-    Without ``lists`` the highest ratings come first. Ties go to the lower number. Fewer than ``n`` come where
-    fewer are left.
-    """
-    lists = Lists() if lists is None else lists
-    n_items = len(model.catalogue.items)
-    block = max(1, _SCORES_PER_BLOCK // max(n_items, 1))
-    for start in range(0, len(users), block):
-        part = users[start : start + block]
-        ratings = _check(model, "score_users", model.score_users(part), len(part), n_items)
-        x = None if lists.factors is None else lists.factors.x[part]
-        values = lists.values(ratings, x)
-        for user, row, own in zip(part.tolist(), values, ratings, strict=True):
-            known = seen.of_user(user) if seen is not None and user >= 0 else None
-            found = lists.choose(row, n, known)
-            yield Ranked(user, found, own[found])
+    def _restore(self, config: dict[str, Any] | None, arrays: storage.Packed) -> None:
+        """Take over what was saved with the model: who has rated what, the model of choices, and users folded in."""
+        found = storage.unpack(config, arrays, self.catalogue, takes_ratings=self.takes_ratings)
+        if found.data is None:
+            by_raw: Any = self.catalogue.users.by_raw, self.catalogue.items.by_raw
+            (self._users, self._items), self.seen = by_raw, found.seen
+        else:
+            self._know(found.data, self._learned(found.seen))
+            # pairs that are known to be rated, but have no rating
+            pairs = found.data.find_unrated(self._learned(found.seen)) if self.conditional else []
+            if pairs:
+                self.rated = SideInfo(pairs)
+        self._implicit = found.implicit
+        for given in found.given:
+            self._add(given)
 
 
 def Recommender(  # noqa: N802 - the algorithm that it makes is named by its first argument
@@ -1089,23 +1055,6 @@ class EpochPrinter(Callback):
             line += f", held out {history.evaluations[-1].value:.4f}"
         print(line)
         return None
-
-
-def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArray[Any]:
-    """Return ``found``, the result of ``method`` of a model that may be third-party, if it is floats of this ``shape``.
-
-    Raises PluginError, which names the model and both shapes.
-    """
-    if isinstance(found, np.ndarray) and found.shape == shape and found.dtype.kind == "f":
-        return found
-    given = f"a {type(found).__name__}"
-    if isinstance(found, np.ndarray):
-        given = f"{found.dtype} of the shape {found.shape}"
-    name = getattr(model, "name", type(model).__name__)
-    raise PluginError(
-        f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
-        "asked for: correct the model"
-    )
 
 
 def _explain_impossible(user: int, item: int) -> str:

@@ -64,6 +64,14 @@ class BlendSettings(Settings):
         at_least=0,
     )
 
+    def __post_init__(self) -> None:
+        """Read the algorithms once, as an iterator would be empty at the second fit."""
+        given = list(self.algorithms) if isinstance(self.algorithms, Iterable) else [None]
+        if not all(isinstance(algo, AlgoBase) for algo in given):
+            self.refuse("algorithms", "a list of Surprise algorithms, as [ConditionalPMF(), RBM()]")
+        object.__setattr__(self, "algorithms", given)
+        super().__post_init__()
+
 
 class Weights(Arrays):
     """prediction = center + sum_k weights_k (prediction_k - center)."""
@@ -281,9 +289,9 @@ class Blend(RatingAlgorithm):
             pair: None
             for algo in fitted
             if isinstance(algo, RatingAlgorithm)
-            and algo._seen is not None
+            and algo.seen is not None
             and algo._data is not None
-            for pair in algo._data.find_unrated(algo._seen)
+            for pair in algo._data.find_unrated(algo.seen)
         }
         self._data = data = data.join(SideInfo(pairs)) if pairs else data
         self._catalogue = Catalogue.of(data.ratings)
@@ -422,8 +430,14 @@ class Blend(RatingAlgorithm):
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
         if data is not None:
             model._adopt_fitted(parts, data)
+            if "surprise" not in config:  # an older blend knows what its algorithms do
+                model._know(
+                    model._fit_data(), Identities.of(data.ratings, model._fit_data().identities)
+                )
+                for user in first._new_users.values():
+                    model._add(user.given)
         else:  # saved without ratings
-            raw_items = list(first._items)
+            raw_items = first.raw_items
             model._match_ids(parts, list(first._users)[:n_users], raw_items)
             if any((numbers(raw_items, part._items) < 0).any() for part in parts):
                 raise ArtifactError("the models of a blend know different items: it is damaged")

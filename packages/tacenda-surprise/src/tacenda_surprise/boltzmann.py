@@ -1,40 +1,24 @@
-"""Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): options, data, parameters and training.
+"""Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): options, data and training.
 
-A case is an item or a user, whose ratings are the visible units; `Scale` and `Cases` bring ratings into that form.
-In a completed RBM (`Machine.completed`) the last rows are the average visible unit and the average case, which stand
-for unknown ones, so that number -1 finds them.
-
-Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches
-with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Later visible
-units are solved for one by one: each is a small regression on the hidden units of the cases that it has ratings with,
-with the penalties of training. The regression is convex and takes a few milliseconds.
+`tacenda_surprise.levels.Scale` and `Cases` bring ratings into the form of visible units and cases
+(`tacenda_surprise.machine`). Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the
+gradients of minibatches with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does
+(section 5.4.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
-from scipy.special import expit, logsumexp
 
 from tacenda import devices
 from tacenda.array_ops import to_device, to_numpy
-from tacenda.arrays import (
-    Array,
-    Arrays,
-    Constraint,
-    Float32,
-    Float64,
-    ascending,
-    at_least,
-    named,
-    positive,
-)
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.fitting import (
     Adam,
     ArrayBatches,
@@ -50,31 +34,21 @@ from tacenda.fitting import (
     Trainer,
     fit,
 )
-from tacenda.forks import cached_property
 from tacenda.kernels import boltzmann as kernels
-from tacenda.kernels.boltzmann import (
-    Descent,
-    Expected,
-    boltzmann_descent,
-    boltzmann_divergence,
-    boltzmann_expectations,
-)
-from tacenda.kernels.shared import sparse_product
+from tacenda.kernels.boltzmann import Descent, boltzmann_descent, boltzmann_divergence
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import (
-    Catalogue,
-    Doubles,
-    Floats,
-    Numbers,
-    lengthen,
-    mean_row,
-    not_empty,
-)
+from tacenda_surprise.catalogue import Floats
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import MIN_VARIANCE, Scale, find_sharpness, narrow, raise_means
+from tacenda_surprise.machine import Machine, Usual, solve_units
+from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
 
+OPERATIONS = {
+    "adam": ("boltzmann_divergence", "sparse_product", "adam"),
+    "sgd": ("boltzmann_descent", "sparse_product"),
+}
 Side = TypeVar("Side")
 _PENALTY = 0.02
 # Penalties grow with this power of the sparsity (see `Ratings.sparsity`) where it exceeds the dense one.
@@ -82,17 +56,14 @@ _DENSE_SPARSITY, _SPARSITY_POWER = 0.3, 8
 # Of the weights of identities: for each case, and for all cases.
 _SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY = 0.002, 3.0
 _MIN_BATCH_CASES, _MAX_BATCHES = 32, 40  # of an epoch
-_MIN_VARIANCE = 0.05  # of scores
-_NEWTON_STEPS = 12
 _PLAIN_BIAS_RATE, _PLAIN_BIAS_PENALTY = 0.0001, 0.001  # of plain steps, as in the thesis
-_SLOPE_STEPS = 4  # the first of them is nearly right
 _SHAPE_PRIOR_COUNT = 300.0  # ratings of the usual shape that are added to those of a visible unit
 _SHARPNESS_SAMPLE = 5000  # ratings
-_MAX_SHARPNESS, _BISECTIONS = 2.0, 10
-_BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
-_SCORE_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
-_NUMBERS_PER_BLOCK = 1 << 22  # in memory at a time; a rating has one for each level
-_END_MARGIN = 0.02  # share of the scores' span that means keep away from its ends
+_INITIAL_STD = 0.01  # of the weights
+_EPOCHS_TO_GROW = 10  # before faded weights end a fit
+_FADED_SHARE = 0.5  # of the initial size: smaller weights have faded
+_RATINGS_PER_BATCH = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
+_MEMORY_ADVICE = "fewer hidden units (n_hidden)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +129,7 @@ class RBMSettings(SeededSettings, StoppedSettings):
 
     def side_penalty_for(self, ratings: Ratings) -> float:
         """Return the penalty of the weights of identities, for ratings whose users are the cases."""
-        given: float | None = getattr(self, "reg_side", None)
-        if given is not None:
-            return given
-        n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
-        return max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases) * _sparsity_factor(ratings)
+        return 0.0
 
     def idle(self) -> Mapping[str, str]:
         return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
@@ -185,74 +152,21 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
         at_least=0,
     )
 
+    def side_penalty_for(self, ratings: Ratings) -> float:
+        if self.reg_side is not None:
+            return self.reg_side
+        n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
+        return max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases) * _sparsity_factor(ratings)
+
 
 def _sparsity_factor(ratings: Ratings) -> float:
     """Return the factor on penalties: more than 1 if users and items have few ratings."""
     return max(ratings.sparsity / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The scores s of the levels, and their way back to ratings."""
-
-    levels: Floats  # (levels,) ratings, ascending
-    scores: Floats  # (levels,), about zero at the mean rating
-    mean: float  # the rating whose score is zero
-    unit: float  # rating units in one unit of score
-
-    @classmethod
-    def of(cls, catalogue: Catalogue, ratings: Ratings) -> Scale:
-        """Make the scale of a catalogue; a continuous one is cut into `_BINS` levels with equally many ratings."""
-        levels = catalogue.levels
-        if not len(levels):
-            parts = np.array_split(np.sort(ratings.values.astype(np.float64)), _BINS)
-            means = [part.mean() for part in parts if len(part)]
-            levels = np.unique(np.array(means, np.float32))
-        return cls.about(levels, catalogue)
-
-    @classmethod
-    def about(cls, levels: Floats, catalogue: Catalogue) -> Scale:
-        """Make the scale with these levels (levels,)."""
-        unit = float(levels[-1] - levels[0]) / _SCORE_SPAN or 1.0
-        scores = ((levels - np.float32(catalogue.mean)) / np.float32(unit)).astype(np.float32)
-        return cls(levels, scores, catalogue.mean, unit)
-
-    def level_of(self, values: Floats) -> npt.NDArray[np.int32]:
-        """Find the number of the level nearest to each rating (ratings,)."""
-        borders = (self.levels[1:] + self.levels[:-1]) / 2
-        return np.searchsorted(borders, values).astype(np.int32)
-
-    def ratings(self, scores: Floats) -> Floats:
-        """Turn scores into ratings."""
-        return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
-
-
-class Usual(Arrays):
-    """Prior of the biases of visible units and cases: see `Cases`."""
-
-    case_biases: Float32[Array, "cases"]  # in scores
-    # ratings at the average score that a case, and a visible unit, begins with
-    of_cases: Float64[Array, "", at_least(0)]
-    of_visible: Float64[Array, "", at_least(0)]
-    # ratings of the usual shape that a visible unit begins with
-    damping: Float64[Array, "", at_least(0)]
-    variance: Float64[Array, "", positive]  # of scores about the sums of biases
-    sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
-
-    def smooth(self, base: Doubles, s: Doubles, counts: Doubles, biases: Doubles) -> Doubles:
-        """Add ``damping`` ratings of the usual shape to ``counts`` (visible, levels), and take logarithms."""
-        usual = base + np.outer(biases / self.variance, s)
-        return np.asarray(
-            np.log(counts + self.damping * np.exp(usual - logsumexp(usual, axis=1, keepdims=True)))
-        )
-
-    def of_unit(self, base: Doubles, s: Doubles, cases: Numbers, levels: Numbers) -> Doubles:
-        """Estimate the biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
-        residuals = s[levels] - self.case_biases[cases]
-        bias = np.array([residuals.sum() / max(len(residuals) + float(self.of_visible), 1e-9)])
-        counts = np.bincount(levels, minlength=len(s)).astype(np.float64)[None]
-        biases = narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))
-        return np.asarray(biases[0])
+def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
+    """Return visible units and cases: users and items, or the other way around, of any type."""
+    return (users, items) if settings.items_are_cases else (items, users)
 
 
 @dataclass(frozen=True)
@@ -297,7 +211,7 @@ class Cases:
         # Scores are expected to be b_case + b_visible, with the variance of the residuals.
         of_case, of_visible = alternation.b, alternation.c
         expected = of_case[ratings.user_ids] + of_visible[ratings.item_ids]
-        variance = max(float(np.var(values - expected)), _MIN_VARIANCE) if len(levels) else 1.0
+        variance = max(float(np.var(values - expected)), MIN_VARIANCE) if len(levels) else 1.0
         sample = np.random.default_rng(0).permutation(len(values))[:_SHARPNESS_SAMPLE]
         counts = np.zeros((ratings.n_items, n_levels))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
@@ -331,225 +245,6 @@ class Cases:
             np.log(share).astype(np.float32),
             known,
         )
-
-
-def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
-    """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), so that it has the mean asked for.
-
-    ``means`` (rows,) are kept away from the ends of the scores. Uses Newton's method with bounded steps.
-    """
-    wanted = np.clip(
-        means, s[0] + _END_MARGIN * (s[-1] - s[0]), s[-1] - _END_MARGIN * (s[-1] - s[0])
-    )
-    found = logits.copy()
-    for _ in range(_NEWTON_STEPS):
-        mean, variance = _compute_moments(found, s)
-        found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
-    return found
-
-
-def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Doubles:
-    """Return log probabilities (rows, levels) of ``logits`` less ``sharpness`` s^2, tilted to these means (rows,)."""
-    found = tilt(logits - sharpness * s**2, s, means)
-    return np.asarray(found - logsumexp(found, axis=1, keepdims=True))
-
-
-def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:
-    """Find the k with which the rows of ``logits`` (rows, levels) less k s^2 have this ``variance`` on average.
-
-    The rows are tilted to their ``means``, see `tilt`. k is at least 0, because frequencies of many cases together are
-    no narrower than those of one. Uses bisection.
-    """
-    low, high = 0.0, _MAX_SHARPNESS
-    for _ in range(_BISECTIONS if len(logits) else 0):
-        middle = (low + high) / 2
-        found = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1].mean()
-        low, high = (middle, high) if found > variance else (low, middle)
-    return low
-
-
-def raise_means(
-    logits: Doubles, s: Doubles, offsets: Numbers, ids: Numbers, by: Doubles
-) -> Doubles:
-    """Find the slopes (cases,) that raise the mean score of every case by ``by`` (cases,).
-
-    The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
-    (visible, levels) without a slope. Uses Newton's method with bounded steps.
-    """
-    sizes = np.diff(offsets)
-    usual = _compute_moments(logits, s)[0]
-    found = np.zeros(len(sizes))
-    block = max(_NUMBERS_PER_BLOCK // len(s), 1)
-    for _ in range(_SLOPE_STEPS):
-        means, variances = np.zeros(len(sizes)), np.zeros(len(sizes))
-        for start in range(0, len(ids), block):
-            part = ids[start : start + block]
-            places = np.arange(start, start + len(part))
-            cases = np.searchsorted(offsets, places, side="right") - 1
-            mean, variance = _compute_moments(logits[part] + found[cases, None] * s, s)
-            means += np.bincount(cases, mean - usual[part], len(sizes))
-            variances += np.bincount(cases, variance, len(sizes))
-        # The derivative of a mean by its slope is the variance of the scores.
-        missing = sizes * by - means
-        found += np.clip(missing / np.maximum(variances, _MIN_VARIANCE), -1.0, 1.0)
-    return found
-
-
-def _compute_moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
-    """Compute mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chances /= chances.sum(axis=1, keepdims=True)
-    means = chances @ s
-    return means, np.maximum(chances @ s**2 - means**2, _MIN_VARIANCE)
-
-
-#: Require W to have a row a hidden unit, or one a level and hidden unit.
-of_hidden_units = Constraint(
-    lambda W, sizes: (
-        None
-        if W.shape[1:] in ((sizes["hidden"],), (sizes["levels"], sizes["hidden"]))
-        else f"has rows of the shape {W.shape[1:]}, which is not that of hidden units"
-    )
-)
-
-
-class Machine(Arrays):
-    """Parameters (notation of ``tacenda.kernels.ratings``)."""
-
-    #: a (visible, hidden) or W (visible, levels, hidden)
-    weights: Float32[Array, "visible *weights", of_hidden_units]
-    visible_biases: Float32[Array, "visible levels"]  # b
-    hidden_biases: Float32[Array, "hidden"]  # d
-    side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
-    slopes: Float32[Array, "cases"]  # o
-    base: Float32[Array, "levels"]  # logarithms of how often each level is given
-    inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
-    levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
-    penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
-    #: None after plain steps, which hold biases nowhere, and in models saved by older versions
-    usual: Usual | None = None
-
-    def prior(self, s: Doubles, cases: Numbers, levels: Numbers) -> tuple[Doubles, float]:
-        """Return where biases (levels,) of a visible unit with these ratings are held, and how strongly."""
-        base = self.base.astype(np.float64)
-        if self.usual is None:
-            return base, _BIAS_PENALTY
-        return self.usual.of_unit(base, s, cases, levels), float(self.usual.damping)
-
-    def hidden_inputs(
-        self,
-        ratings: Ratings,
-        levels: npt.NDArray[np.int32],
-        scale: Scale,
-        identities: Identities | None,
-        device: str = "cpu",
-    ) -> Floats:
-        """Compute d + U f + W r, the argument of the logistic function in eq 5.14, for every case (cases, hidden)."""
-        offsets, ids = ratings.user_offsets, ratings.item_ids
-        if self.weights.ndim == 2:
-            table, data = self.weights, scale.scores[levels]
-        else:
-            n_levels = self.weights.shape[1]
-            table = self.weights.reshape(-1, self.weights.shape[2])
-            # Within a case these numbers ascend, as those of the visible units do.
-            ids = ids * np.int32(n_levels) + levels
-            data = np.ones(len(ids), np.float32)
-        found = sparse_product(offsets, ids, to_device(data, device), to_device(table, device))
-        if identities is not None and len(self.side_weights):
-            ones = to_device(np.ones(len(identities.item_ids), np.float32), device)
-            found += sparse_product(
-                identities.offsets, identities.item_ids, ones, to_device(self.side_weights, device)
-            )
-        return np.asarray(to_numpy(found) + self.hidden_biases)
-
-    def grow(self, n_visible: int, n_cases: int) -> Machine:
-        """Copy the RBM with rows for more visible units and cases; new units have the usual biases only."""
-        biases = lengthen(self.visible_biases, n_visible)
-        biases[len(self.visible_biases) :] = self.base
-        usual = self.usual
-        if usual is not None:
-            usual = replace(usual, case_biases=lengthen(usual.case_biases, n_cases))
-        return replace(
-            self,
-            weights=lengthen(self.weights, n_visible),
-            visible_biases=biases,
-            side_weights=lengthen(self.side_weights, n_visible if len(self.side_weights) else 0),
-            slopes=lengthen(self.slopes, n_cases),
-            inputs=lengthen(self.inputs, n_cases),
-            usual=usual,
-        )
-
-    def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
-        """Append a row for the unknown to every table: the mean of the rows of visible units or cases with ratings.
-
-        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0.
-        """
-        weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
-        slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))
-        return replace(
-            self,
-            weights=np.concatenate([self.weights, weights[None]]),
-            visible_biases=np.concatenate([self.visible_biases, biases[None]]),
-            slopes=np.append(self.slopes, slope),
-            inputs=np.concatenate([self.inputs, inputs[None]]),
-        )
-
-    @cached_property
-    def activations(self) -> Floats:
-        """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
-        found: Floats = expit(self.inputs)
-        return found
-
-    def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
-        """Compute probabilities (pairs, levels) and mean scores (pairs,) by mean field, eq 5.11."""
-        return boltzmann_expectations(
-            visible, cases, self.weights, self.visible_biases, self.activations, scores, self.slopes
-        )
-
-    def mean_scores(
-        self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
-    ) -> Floats:
-        """Compute the expected scores (visible, cases) of all pairs by mean field."""
-        p, W = self.activations[cases], self.weights[visible]
-        b, o = self.visible_biases[visible], self.slopes[cases]
-        total = np.zeros((len(W), len(p)), np.float32)
-        mean = np.zeros_like(total)
-        along = W @ p.T + o if W.ndim == 2 else None
-        logits = []
-        for k, s in enumerate(scores):
-            rest = s * along if along is not None else W[:, k] @ p.T + s * o
-            logits.append(b[:, k, None] + rest)
-        highest = np.maximum.reduce(logits)
-        for s, logit in zip(scores, logits, strict=True):
-            chance = np.exp(logit - highest)
-            total += chance
-            mean += s * chance
-        return np.asarray(mean / total)
-
-
-def softmax(logits: npt.NDArray[np.floating]) -> Floats:
-    """Compute the softmax along the last axis, float32."""
-    chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
-
-
-def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
-    """Return visible units and cases: users and items, or the other way around, of any type."""
-    return (users, items) if settings.items_are_cases else (items, users)
-
-
-# -- training ----------------------------------------------------------------------------------------
-
-OPERATIONS = {
-    "adam": ("boltzmann_divergence", "sparse_product", "adam"),
-    "sgd": ("boltzmann_descent", "sparse_product"),
-}
-_INITIAL_STD = 0.01  # of the weights
-_EPOCHS_TO_GROW = 10  # before faded weights end a fit
-_FADED_SHARE = 0.5  # of the initial size: smaller weights have faded
-_RATINGS_PER_BATCH = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
-_MEMORY_ADVICE = "fewer hidden units (n_hidden)"
-_BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
 
 
 class Learned(Arrays):
@@ -606,7 +301,7 @@ class _Trainer(Trainer):
             for part in (cases.ratings.item_ids, cases.levels, self._scale.scores, cases.slopes)
         )
         self._known_ids = None if known is None else to_device(known.item_ids, device)
-        self._side_penalty = 0.0 if known is None else settings.side_penalty_for(cases.ratings)
+        self._side_penalty = settings.side_penalty_for(cases.ratings)
         self.rest: dict[str, Any] = {}
 
     def _kernel_arguments(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
@@ -799,65 +494,6 @@ def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     step = largest * (100 + 8 * levels) + 24 * batch * hidden
     parameters = rows * hidden + visible * levels
     return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)
-
-
-# -- later visible units --------------------------------------------------------------------
-
-
-def solve_visible(
-    machine: Machine,
-    scale: Scale,
-    activations: Floats,
-    cases: Numbers,
-    levels: npt.NDArray[np.int32],
-    penalty: float,
-) -> tuple[Floats, Floats]:
-    """Solve for biases (levels,) and weights, (hidden,) or (levels, hidden), of a visible unit.
-
-    They maximize the probability of its ratings given ``activations`` (cases, hidden), eq 5.11, less half of
-    ``penalty`` times the squared weights, and biases are held to where a fit holds them.
-    """
-    s = scale.scores.astype(np.float64)
-    base, of_biases = machine.prior(s, cases, levels)
-    # Biases are searched about the base, w about zero, in float64: L-BFGS stalls on the noise of float32.
-    X, o = activations[cases].astype(np.float64), machine.slopes[cases].astype(np.float64)
-    shape, n_biases, n = machine.weights.shape[1:], len(base), len(cases)
-    tied = len(shape) == 1
-    fixed = base + s * o[:, None]
-
-    def loss(theta: Doubles) -> tuple[float, Doubles]:
-        b, w = theta[:n_biases], theta[n_biases:]
-        along = (X @ w)[:, None] * s if tied else X @ w.reshape(shape).T
-        chances = softmax(fixed + b + along).astype(np.float64)
-        value = -np.log(np.maximum(chances[np.arange(n), levels], 1e-30)).sum()
-        wrong = chances.copy()
-        wrong[np.arange(n), levels] -= 1.0
-        d_w = X.T @ (wrong @ s) if tied else (wrong.T @ X).ravel()
-        value += 0.5 * (of_biases * b @ b + penalty * w @ w)
-        return value, np.concatenate([wrong.sum(axis=0) + of_biases * b, d_w + penalty * w])
-
-    theta = np.zeros(n_biases + int(np.prod(shape)))
-    if n:
-        theta = minimize(loss, theta, jac=True, method="L-BFGS-B").x
-    b, w = base + theta[:n_biases], theta[n_biases:].reshape(shape)
-    return b.astype(np.float32), w.astype(np.float32)
-
-
-def penalty_of(penalty: float, n_cases: int) -> float:
-    """Return the penalty of one visible unit next to the likelihood of all its ratings; fits count it for each case."""
-    return max(penalty * n_cases, 1e-3)
-
-
-def solve_units(
-    machine: Machine, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
-) -> None:
-    """Solve in place for some visible units, the users of ``ratings``; ``penalty`` holds for each case."""
-    activations, penalty = expit(machine.inputs), penalty_of(penalty, len(machine.inputs))
-    for unit in units:
-        cases, values = ratings.of_user(unit)
-        machine.visible_biases[unit], machine.weights[unit] = solve_visible(
-            machine, scale, activations, cases, scale.level_of(values), penalty
-        )
 
 
 def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine:

@@ -20,12 +20,12 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import read_rated_rows
-from tacenda_surprise.algorithm import RatingAlgorithm, best_items
+from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.evaluation import most_popular, quality
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import Lists, name_items
+from tacenda_surprise.top_n import Lists, best_items, name_items
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 
@@ -232,7 +232,7 @@ def recommend(
             "`tacenda ratings fit`"
         )
     lists = _rank(folder, model, by, exclude or [], min_ratings)
-    catalogue, known = model.catalogue, None if include_rated else model._seen
+    catalogue, known = model.catalogue, None if include_rated else model.seen
     if seen is not None:
         known = _know_more(model, read(seen, separator, columns, None, encoding, "last"))
     elif known is None and user and not include_rated:
@@ -247,7 +247,7 @@ def recommend(
     for one, best in zip(user or [], best_items(model, users, n, known, lists), strict=True):
         listed[one] = name_items(best.items, best.scores, raw, scale)
     if rate:
-        names = list(model._items)  # of which those that are no text have other raw ids
+        names = model.raw_items  # ids of any type, while those of the catalogue are text
         rated = {names[item]: rating for item, rating in _read_ratings(rate, catalogue).items()}
         found_items = model.fold_in(rated).best(lists, n, exclude_seen=not include_rated)
         label = "the user of --rate" if "new user" in listed else "new user"
@@ -268,22 +268,20 @@ def _rank(
     folder: Path, model: RatingAlgorithm, by: RankedBy | None, exclude: list[str], min_ratings: int
 ) -> Lists:
     """Return how lists are ranked. Raises BadParameter for an option that needs data which the folder lacks."""
-    has_ratings = model._data is not None  # false if an older version saved it
-    knows_choices = model._implicit is not None or has_ratings
-    ranked_by = by or (RankedBy.both if knows_choices else RankedBy.rating)
+    ranked_by = by or (RankedBy.both if model.knows_choices else RankedBy.rating)
     option = None
-    if min_ratings and not has_ratings and model._seen is None:
+    if min_ratings and model.seen is None:
         option = "--min-ratings"
-    elif not knows_choices and ranked_by is not RankedBy.rating:
+    elif not model.knows_choices and ranked_by is not RankedBy.rating:
         option = f"--by {ranked_by.value}"
     if option:
         raise typer.BadParameter(
             f"{option} needs to know who has rated what, and {folder} does not say: fit the model with "
             "tacenda ratings fit, or save the algorithm"
         )
-    names = list(model._items)
+    names = model.raw_items
     excluded = [names[model.catalogue.items.number(item)] for item in exclude]
-    return model._lists(ranked_by.value, None, excluded, min_ratings)
+    return model.lists(ranked_by.value, None, excluded, min_ratings)
 
 
 def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
@@ -293,7 +291,7 @@ def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
     i = items.numbers(ratings.items.raw)[ratings.item_ids]
     both = (u >= 0) & (i >= 0)
     more = Identities.from_pairs(u[both], i[both], len(users), len(items))
-    return more if model._seen is None else model._seen.union(more, len(items))
+    return more if model.seen is None else model.seen.union(more, len(items))
 
 
 def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:

@@ -84,10 +84,11 @@ from tacenda.kernels.ratings import (
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
 from tacenda_surprise.catalogue import Doubles, Floats
-from tacenda_surprise.identities import DeviceCSR, Identities
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
+from tacenda_surprise.sparse import DeviceCSR
 
 # For ratings with a standard deviation of one.
 _PENALTY, _RATE = 0.16, 0.14
@@ -183,6 +184,11 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
     #: How the factors are found; an option of `PMF` alone, and so not annotated here.
     solver = "sgd"
 
+    @property
+    def of_side(self) -> tuple[float | None, float | None]:
+        """Learning rate and penalty of the conditioning factors, as far as they are given."""
+        return None, None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for what in ("lr", "reg"):
@@ -236,6 +242,10 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
         MovieLens-100K, 0.13 for MovieLens-1M); the thesis has 0.003""",
         at_least=0,
     )
+
+    @property
+    def of_side(self) -> tuple[float | None, float | None]:
+        return self.lr_yj, self.reg_yj
 
 
 def thesis_options(
@@ -318,10 +328,10 @@ class ResolvedOptions(NamedTuple):
                 _first_given(given.lr_qi, rate),
                 _first_given(given.lr_bu, bias_rate) if given.biased else 0.0,
                 _first_given(given.lr_bi, bias_rate) if given.biased else 0.0,
-                _first_given(getattr(given, "lr_yj", None), _SIDE_RATE / unit),
+                _first_given(given.of_side[0], _SIDE_RATE / unit),
             ),
             p, q, b, c,
-            side=_first_given(getattr(given, "reg_yj", None), _SIDE_PENALTY * unit * sparse),
+            side=_first_given(given.of_side[1], _SIDE_PENALTY * unit * sparse),
         )  # fmt: skip
 
     def of_user(self, n: int) -> tuple[float, float | None]:

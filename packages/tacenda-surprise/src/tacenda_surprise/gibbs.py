@@ -69,10 +69,11 @@ from tacenda.kernels.ratings import (
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
 from tacenda_surprise.catalogue import Doubles, Floats
-from tacenda_surprise.identities import DeviceCSR, Identities
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import DeviceSettings, RatedSettings, SeededSettings
 from tacenda_surprise.samples import Samples
+from tacenda_surprise.sparse import DeviceCSR
 
 Matrix = Doubles
 
@@ -352,10 +353,10 @@ class Hyper(NamedTuple):
     precision: Matrix
 
 
-def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = None) -> Hyper:
+def draw_hyper(rng: np.random.Generator, rows: Array, centered: Array | None = None) -> Hyper:
     """Draw mean and precision from their posterior, given ``rows`` (n, width).
 
-    The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
+    The rows ``centered`` (m, width) have the same precision, and their mean is known to be zero.
     """
     n, width = rows.shape
     # nu_0 + n degrees of freedom; the inverse of the scale is m V, from the prior, with the scatter of the rows about
@@ -364,9 +365,9 @@ def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = No
     mean, scatter = tall.moments(rows)
     scale = _PRIOR_ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
-    if centred is not None:
-        scale += tall.moments(centred, centred=True)[1]
-        degrees += len(centred)
+    if centered is not None:
+        scale += tall.moments(centered, centred=True)[1]
+        degrees += len(centered)
     precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)
     noise = np.linalg.solve(root.T, rng.standard_normal(width))

@@ -18,10 +18,11 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import configured_by, option
 from tacenda_surprise import choices
-from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
+from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Numbers
 from tacenda_surprise.choices import Choosing, ImplicitFactors
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import SeededSettings
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated, refuse_deviations
 

@@ -342,14 +342,14 @@ class PMF(RatingAlgorithm):
         known: Numbers
         if (user := self._users.get(uid)) is not None:
             ids, values = self._fit_data().ratings.of_user(user)
-            known = self._learned(self._seen).of_user(user)
+            known = self._learned(self.seen).of_user(user)
             estimate = self.score_pairs(np.array([user]), np.array([item]))[0]
         else:
             new = self._new_users[str(uid)]
             ids, values, known = new.given.items, new.given.values, new.seen
             estimate = new.model_user.score(np.array([item]))[0]
         base, effects = self._effects(item, ids, values, known, is_new=user is None)
-        raw, ratings = list(self._items), dict(zip(ids.tolist(), values.tolist(), strict=True))
+        raw, ratings = self.raw_items, dict(zip(ids.tolist(), values.tolist(), strict=True))
         largest = sorted(effects, key=lambda j: -abs(effects[j]))[:n]
         reasons = [Reason(raw[j], ratings.get(j), effects[j]) for j in largest]
         rest = float(estimate) - base - sum(reason.effect for reason in reasons)

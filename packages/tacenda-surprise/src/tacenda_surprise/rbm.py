@@ -1,7 +1,7 @@
 """Restricted Boltzmann machines (RBMs) for ratings as algorithms: fitted, applied, saved.
 
 A new user is folded in without training. If users are cases, their hidden units are inferred; if they are visible
-units, the biases and weights of one unit are solved for (`tacenda_surprise.boltzmann`).
+units, the biases and weights of one unit are solved for (`tacenda_surprise.machine`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,15 @@ from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.boltzmann import (
     ConditionalRBMSettings,
-    Machine,
     RBMSettings,
-    Scale,
     Task,
-    penalty_of,
-    raise_means,
     sides,
-    softmax,
-    solve_units,
-    solve_visible,
     train,
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import Scale, raise_means, softmax
+from tacenda_surprise.machine import Machine, penalty_of, solve_units, solve_visible
 from tacenda_surprise.touched import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 

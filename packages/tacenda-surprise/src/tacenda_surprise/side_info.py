@@ -36,13 +36,13 @@ class SideInfo:
         self.pairs: list[tuple[Hashable, Hashable]] = list(dict.fromkeys(rows))
 
     @classmethod
-    def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
+    def from_testset(cls, testset: Iterable[Iterable[Any]]) -> SideInfo:
         """Take the pairs of a Surprise testset; their ratings are never read.
 
         Results with it are transductive: the model is told who has rated the items it is tested on, as the
         competitors for the Netflix prize were.
         """
-        return cls((user, item) for user, item, _ in testset)
+        return cls(testset)
 
     def __len__(self) -> int:
         return len(self.pairs)

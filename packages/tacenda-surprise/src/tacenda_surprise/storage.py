@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -20,11 +20,10 @@ from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8,
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Texts
+from tacenda_surprise.catalogue import Catalogue, Texts
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index
-from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import Given
 
@@ -73,42 +72,36 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
     return config, {_PREFIX + name: array for name, array in arrays.items()}
 
 
-def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
-    """Give a loaded algorithm who has rated what, the model of choices, and what `pack_data` packed, if anything.
+class Unpacked(NamedTuple):
+    """The contents of a folder in addition to the model; None for what it lacks."""
+
+    data: FitData | None
+    seen: Identities | None  # who has rated what
+    implicit: ImplicitFactors | None
+    given: list[Given]  # users folded in
+
+
+def unpack(
+    config: Mapping[str, Any] | None, arrays: Packed, catalogue: Catalogue, *, takes_ratings: bool
+) -> Unpacked:
+    """Read who has rated what, the model of choices, and what `pack_data` packed, of a model with this catalogue.
 
     Raises ArtifactError; to be called within `damage`.
     """
-    # An older blend has no ratings, but its algorithms have.
-    if config is None and algo._data is not None:
-        algo._know(algo._data, Identities.of(algo._data.ratings, algo._data.identities))
-        for user in algo.fitted[0]._new_users.values():
-            algo._add(user.given)
-        return
-    users, items = algo.catalogue.users, algo.catalogue.items
-    sizes = {"users": len(users), "items": len(items)}
+    sizes = {"users": len(catalogue.users), "items": len(catalogue.items)}
     has_seen, has_implicit = (
         config is not None or any(name.startswith(prefix) for name in arrays)
         for prefix in ("rated.", "choices.")
     )
-    has_implicit &= algo.takes_ratings
+    has_implicit &= takes_ratings
     implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
-        algo._users, algo._items = users.by_raw, items.by_raw
-        algo._seen, algo._implicit = seen, implicit
-        return
-    assert seen is not None
+        return Unpacked(None, seen, implicit, [])
     data, given = _unpack_data(config, arrays, sizes)
-    if not np.allclose(data.ratings.scale, algo.catalogue.scale):
+    if not np.allclose(data.ratings.scale, catalogue.scale):
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
-    algo._know(data, seen)
-    if algo.conditional:  # pairs that are known to be rated, but have no rating
-        pairs = data.find_unrated(seen)
-        if pairs:
-            algo.rated = SideInfo(pairs)
-    algo._implicit = implicit
-    for one in given:
-        algo._add(one)
+    return Unpacked(data, seen, implicit, given)
 
 
 def _unpack_data(

@@ -11,16 +11,27 @@ the item.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
-from tacenda_surprise.catalogue import Floats, Numbers
+from tacenda.errors import ConfigurationError, PluginError
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
+from tacenda_surprise.identities import Identities
 
 By = Literal["both", "rating", "choice"]
+_SCORES_PER_BLOCK = 2_000_000  # in memory at a time
+
+
+class ScoresUsers(Protocol):
+    """A fitted model that scores all items for some users."""
+
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    def score_users(self, users: Numbers) -> Floats: ...
 
 
 class Ranked(NamedTuple):
@@ -114,6 +125,49 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
         candidates = np.concatenate([certain, ties])
     order = candidates[np.lexsort((candidates, -values[candidates]))]
     return order, values[order]
+
+
+def best_items(
+    model: ScoresUsers,
+    users: Numbers,
+    n: int,
+    seen: Identities | None,
+    lists: Lists | None = None,
+) -> Iterator[Ranked]:
+    """Find the ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked by ``lists``.
+
+    Without ``lists`` the highest ratings come first. Ties go to the lower number. Fewer than ``n`` come where
+    fewer are left.
+    """
+    lists = Lists() if lists is None else lists
+    n_items = len(model.catalogue.items)
+    block = max(1, _SCORES_PER_BLOCK // max(n_items, 1))
+    for start in range(0, len(users), block):
+        part = users[start : start + block]
+        ratings = check_answer(model, "score_users", model.score_users(part), len(part), n_items)
+        x = None if lists.factors is None else lists.factors.x[part]
+        values = lists.values(ratings, x)
+        for user, row, own in zip(part.tolist(), values, ratings, strict=True):
+            known = seen.of_user(user) if seen is not None and user >= 0 else None
+            found = lists.choose(row, n, known)
+            yield Ranked(user, found, own[found])
+
+
+def check_answer(model: object, method: str, found: object, *shape: int) -> npt.NDArray[Any]:
+    """Return ``found``, the result of ``method`` of a model that may be third-party, if it is floats of this ``shape``.
+
+    Raises PluginError, which names the model and both shapes.
+    """
+    if isinstance(found, np.ndarray) and found.shape == shape and found.dtype.kind == "f":
+        return found
+    given = f"a {type(found).__name__}"
+    if isinstance(found, np.ndarray):
+        given = f"{found.dtype} of the shape {found.shape}"
+    name = getattr(model, "name", type(model).__name__)
+    raise PluginError(
+        f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
+        "asked for: correct the model"
+    )
 
 
 def name_items(

@@ -1,0 +1,133 @@
+"""The levels of ratings: their scores, and distributions over them with the means and variances asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from tacenda.ratings import Ratings
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
+
+MIN_VARIANCE = 0.05  # of scores
+_BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
+_SCORE_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
+_END_MARGIN = 0.02  # share of the scores' span that means keep away from its ends
+_NEWTON_STEPS = 12
+_SLOPE_STEPS = 4  # the first of them is nearly right
+_MAX_SHARPNESS, _BISECTIONS = 2.0, 10
+_NUMBERS_PER_BLOCK = 1 << 22  # in memory at a time; a rating has one for each level
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scores s of the levels, and their way back to ratings."""
+
+    levels: Floats  # (levels,) ratings, ascending
+    scores: Floats  # (levels,), about zero at the mean rating
+    mean: float  # the rating whose score is zero
+    unit: float  # rating units in one unit of score
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, ratings: Ratings) -> Scale:
+        """Make the scale of a catalogue; a continuous one is cut into `_BINS` levels with equally many ratings."""
+        levels = catalogue.levels
+        if not len(levels):
+            parts = np.array_split(np.sort(ratings.values.astype(np.float64)), _BINS)
+            means = [part.mean() for part in parts if len(part)]
+            levels = np.unique(np.array(means, np.float32))
+        return cls.about(levels, catalogue)
+
+    @classmethod
+    def about(cls, levels: Floats, catalogue: Catalogue) -> Scale:
+        """Make the scale with these levels (levels,)."""
+        unit = float(levels[-1] - levels[0]) / _SCORE_SPAN or 1.0
+        scores = ((levels - np.float32(catalogue.mean)) / np.float32(unit)).astype(np.float32)
+        return cls(levels, scores, catalogue.mean, unit)
+
+    def level_of(self, values: Floats) -> npt.NDArray[np.int32]:
+        """Find the number of the level nearest to each rating (ratings,)."""
+        borders = (self.levels[1:] + self.levels[:-1]) / 2
+        return np.searchsorted(borders, values).astype(np.int32)
+
+    def ratings(self, scores: Floats) -> Floats:
+        """Turn scores into ratings."""
+        return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
+
+
+def softmax(logits: npt.NDArray[np.floating]) -> Floats:
+    """Compute the softmax along the last axis, float32."""
+    chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
+
+
+def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
+    """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), so that it has the mean asked for.
+
+    ``means`` (rows,) are kept away from the ends of the scores. Uses Newton's method with bounded steps.
+    """
+    wanted = np.clip(
+        means, s[0] + _END_MARGIN * (s[-1] - s[0]), s[-1] - _END_MARGIN * (s[-1] - s[0])
+    )
+    found = logits.copy()
+    for _ in range(_NEWTON_STEPS):
+        mean, variance = _compute_moments(found, s)
+        found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
+    return found
+
+
+def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Doubles:
+    """Return log probabilities (rows, levels) of ``logits`` less ``sharpness`` s^2, tilted to these means (rows,)."""
+    found = tilt(logits - sharpness * s**2, s, means)
+    return np.asarray(found - logsumexp(found, axis=1, keepdims=True))
+
+
+def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:
+    """Find the k with which the rows of ``logits`` (rows, levels) less k s^2 have this ``variance`` on average.
+
+    The rows are tilted to their ``means``, see `tilt`. k is at least 0, because frequencies of many cases together are
+    no narrower than those of one. Uses bisection.
+    """
+    low, high = 0.0, _MAX_SHARPNESS
+    for _ in range(_BISECTIONS if len(logits) else 0):
+        middle = (low + high) / 2
+        found = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1].mean()
+        low, high = (middle, high) if found > variance else (low, middle)
+    return low
+
+
+def raise_means(
+    logits: Doubles, s: Doubles, offsets: Numbers, ids: Numbers, by: Doubles
+) -> Doubles:
+    """Find the slopes (cases,) that raise the mean score of every case by ``by`` (cases,).
+
+    The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
+    (visible, levels) without a slope. Uses Newton's method with bounded steps.
+    """
+    sizes = np.diff(offsets)
+    usual = _compute_moments(logits, s)[0]
+    found = np.zeros(len(sizes))
+    block = max(_NUMBERS_PER_BLOCK // len(s), 1)
+    for _ in range(_SLOPE_STEPS):
+        means, variances = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for start in range(0, len(ids), block):
+            part = ids[start : start + block]
+            places = np.arange(start, start + len(part))
+            cases = np.searchsorted(offsets, places, side="right") - 1
+            mean, variance = _compute_moments(logits[part] + found[cases, None] * s, s)
+            means += np.bincount(cases, mean - usual[part], len(sizes))
+            variances += np.bincount(cases, variance, len(sizes))
+        # The derivative of a mean by its slope is the variance of the scores.
+        missing = sizes * by - means
+        found += np.clip(missing / np.maximum(variances, MIN_VARIANCE), -1.0, 1.0)
+    return found
+
+
+def _compute_moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
+    """Compute mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    means = chances @ s
+    return means, np.maximum(chances @ s**2 - means**2, MIN_VARIANCE)

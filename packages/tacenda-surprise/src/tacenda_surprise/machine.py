@@ -1,0 +1,248 @@
+"""Parameters of a restricted Boltzmann machine (RBM) for ratings, and visible units that come after its training.
+
+A case is an item or a user, whose ratings are the visible units. In a completed RBM (`Machine.completed`) the last rows
+are the average visible unit and the average case, which stand for unknown ones, so that number -1 finds them.
+
+Later visible units are solved for one by one: each is a small regression on the hidden units of the cases that it has
+ratings with, with the penalties of training. The regression is convex and takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp
+
+from tacenda.array_ops import to_device, to_numpy
+from tacenda.arrays import (
+    Array,
+    Arrays,
+    Constraint,
+    Float32,
+    Float64,
+    ascending,
+    at_least,
+    named,
+    positive,
+)
+from tacenda.forks import cached_property
+from tacenda.kernels.boltzmann import Expected, boltzmann_expectations
+from tacenda.kernels.shared import sparse_product
+from tacenda.ratings import Ratings
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen, mean_row, not_empty
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import Scale, narrow, softmax
+
+_BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
+
+
+class Usual(Arrays):
+    """Prior of the biases of visible units and cases: see `tacenda_surprise.boltzmann.Cases`."""
+
+    case_biases: Float32[Array, "cases"]  # in scores
+    # ratings at the average score that a case, and a visible unit, begins with
+    of_cases: Float64[Array, "", at_least(0)]
+    of_visible: Float64[Array, "", at_least(0)]
+    # ratings of the usual shape that a visible unit begins with
+    damping: Float64[Array, "", at_least(0)]
+    variance: Float64[Array, "", positive]  # of scores about the sums of biases
+    sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
+
+    def smooth(self, base: Doubles, s: Doubles, counts: Doubles, biases: Doubles) -> Doubles:
+        """Add ``damping`` ratings of the usual shape to ``counts`` (visible, levels), and take logarithms."""
+        usual = base + np.outer(biases / self.variance, s)
+        return np.asarray(
+            np.log(counts + self.damping * np.exp(usual - logsumexp(usual, axis=1, keepdims=True)))
+        )
+
+    def of_unit(self, base: Doubles, s: Doubles, cases: Numbers, levels: Numbers) -> Doubles:
+        """Estimate the biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
+        residuals = s[levels] - self.case_biases[cases]
+        bias = np.array([residuals.sum() / max(len(residuals) + float(self.of_visible), 1e-9)])
+        counts = np.bincount(levels, minlength=len(s)).astype(np.float64)[None]
+        biases = narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))
+        return np.asarray(biases[0])
+
+
+#: Require W to have a row a hidden unit, or one a level and hidden unit.
+of_hidden_units = Constraint(
+    lambda W, sizes: (
+        None
+        if W.shape[1:] in ((sizes["hidden"],), (sizes["levels"], sizes["hidden"]))
+        else f"has rows of the shape {W.shape[1:]}, which is not that of hidden units"
+    )
+)
+
+
+class Machine(Arrays):
+    """Parameters (notation of ``tacenda.kernels.boltzmann``)."""
+
+    #: a (visible, hidden) or W (visible, levels, hidden)
+    weights: Float32[Array, "visible *weights", of_hidden_units]
+    visible_biases: Float32[Array, "visible levels"]  # b
+    hidden_biases: Float32[Array, "hidden"]  # d
+    side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
+    slopes: Float32[Array, "cases"]  # o
+    base: Float32[Array, "levels"]  # logarithms of how often each level is given
+    inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
+    levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
+    penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
+    #: None after plain steps, which hold biases nowhere, and in models saved by older versions
+    usual: Usual | None = None
+
+    def prior(self, s: Doubles, cases: Numbers, levels: Numbers) -> tuple[Doubles, float]:
+        """Return where biases (levels,) of a visible unit with these ratings are held, and how strongly."""
+        base = self.base.astype(np.float64)
+        if self.usual is None:
+            return base, _BIAS_PENALTY
+        return self.usual.of_unit(base, s, cases, levels), float(self.usual.damping)
+
+    def hidden_inputs(
+        self,
+        ratings: Ratings,
+        levels: npt.NDArray[np.int32],
+        scale: Scale,
+        identities: Identities | None,
+        device: str = "cpu",
+    ) -> Floats:
+        """Compute d + U f + W r, the argument of the logistic function in eq 5.14, for every case (cases, hidden)."""
+        offsets, ids = ratings.user_offsets, ratings.item_ids
+        if self.weights.ndim == 2:
+            table, data = self.weights, scale.scores[levels]
+        else:
+            n_levels = self.weights.shape[1]
+            table = self.weights.reshape(-1, self.weights.shape[2])
+            # Within a case these numbers ascend, as those of the visible units do.
+            ids = ids * np.int32(n_levels) + levels
+            data = np.ones(len(ids), np.float32)
+        found = sparse_product(offsets, ids, to_device(data, device), to_device(table, device))
+        if identities is not None and len(self.side_weights):
+            ones = to_device(np.ones(len(identities.item_ids), np.float32), device)
+            found += sparse_product(
+                identities.offsets, identities.item_ids, ones, to_device(self.side_weights, device)
+            )
+        return np.asarray(to_numpy(found) + self.hidden_biases)
+
+    def grow(self, n_visible: int, n_cases: int) -> Machine:
+        """Copy the RBM with rows for more visible units and cases; new units have the usual biases only."""
+        biases = lengthen(self.visible_biases, n_visible)
+        biases[len(self.visible_biases) :] = self.base
+        usual = self.usual
+        if usual is not None:
+            usual = replace(usual, case_biases=lengthen(usual.case_biases, n_cases))
+        return replace(
+            self,
+            weights=lengthen(self.weights, n_visible),
+            visible_biases=biases,
+            side_weights=lengthen(self.side_weights, n_visible if len(self.side_weights) else 0),
+            slopes=lengthen(self.slopes, n_cases),
+            inputs=lengthen(self.inputs, n_cases),
+            usual=usual,
+        )
+
+    def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
+        """Append a row for the unknown to every table: the mean of the rows of visible units or cases with ratings.
+
+        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0.
+        """
+        weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
+        slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))
+        return replace(
+            self,
+            weights=np.concatenate([self.weights, weights[None]]),
+            visible_biases=np.concatenate([self.visible_biases, biases[None]]),
+            slopes=np.append(self.slopes, slope),
+            inputs=np.concatenate([self.inputs, inputs[None]]),
+        )
+
+    @cached_property
+    def activations(self) -> Floats:
+        """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
+        found: Floats = expit(self.inputs)
+        return found
+
+    def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
+        """Compute probabilities (pairs, levels) and mean scores (pairs,) by mean field, eq 5.11."""
+        return boltzmann_expectations(
+            visible, cases, self.weights, self.visible_biases, self.activations, scores, self.slopes
+        )
+
+    def mean_scores(
+        self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
+    ) -> Floats:
+        """Compute the expected scores (visible, cases) of all pairs by mean field."""
+        p, W = self.activations[cases], self.weights[visible]
+        b, o = self.visible_biases[visible], self.slopes[cases]
+        total = np.zeros((len(W), len(p)), np.float32)
+        mean = np.zeros_like(total)
+        along = W @ p.T + o if W.ndim == 2 else None
+        logits = []
+        for k, s in enumerate(scores):
+            rest = s * along if along is not None else W[:, k] @ p.T + s * o
+            logits.append(b[:, k, None] + rest)
+        highest = np.maximum.reduce(logits)
+        for s, logit in zip(scores, logits, strict=True):
+            chance = np.exp(logit - highest)
+            total += chance
+            mean += s * chance
+        return np.asarray(mean / total)
+
+
+def solve_visible(
+    machine: Machine,
+    scale: Scale,
+    activations: Floats,
+    cases: Numbers,
+    levels: npt.NDArray[np.int32],
+    penalty: float,
+) -> tuple[Floats, Floats]:
+    """Solve for biases (levels,) and weights, (hidden,) or (levels, hidden), of a visible unit.
+
+    They maximize the probability of its ratings given ``activations`` (cases, hidden), eq 5.11, less half of
+    ``penalty`` times the squared weights, and biases are held to where a fit holds them.
+    """
+    s = scale.scores.astype(np.float64)
+    base, of_biases = machine.prior(s, cases, levels)
+    # Biases are searched about the base, w about zero, in float64: L-BFGS stalls on the noise of float32.
+    X, o = activations[cases].astype(np.float64), machine.slopes[cases].astype(np.float64)
+    shape, n_biases, n = machine.weights.shape[1:], len(base), len(cases)
+    tied = len(shape) == 1
+    fixed = base + s * o[:, None]
+
+    def loss(theta: Doubles) -> tuple[float, Doubles]:
+        b, w = theta[:n_biases], theta[n_biases:]
+        along = (X @ w)[:, None] * s if tied else X @ w.reshape(shape).T
+        chances = softmax(fixed + b + along).astype(np.float64)
+        value = -np.log(np.maximum(chances[np.arange(n), levels], 1e-30)).sum()
+        wrong = chances.copy()
+        wrong[np.arange(n), levels] -= 1.0
+        d_w = X.T @ (wrong @ s) if tied else (wrong.T @ X).ravel()
+        value += 0.5 * (of_biases * b @ b + penalty * w @ w)
+        return value, np.concatenate([wrong.sum(axis=0) + of_biases * b, d_w + penalty * w])
+
+    theta = np.zeros(n_biases + int(np.prod(shape)))
+    if n:
+        theta = minimize(loss, theta, jac=True, method="L-BFGS-B").x
+    b, w = base + theta[:n_biases], theta[n_biases:].reshape(shape)
+    return b.astype(np.float32), w.astype(np.float32)
+
+
+def penalty_of(penalty: float, n_cases: int) -> float:
+    """Return the penalty of one visible unit next to the likelihood of all its ratings; fits count it for each case."""
+    return max(penalty * n_cases, 1e-3)
+
+
+def solve_units(
+    machine: Machine, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
+) -> None:
+    """Solve in place for some visible units, the users of ``ratings``; ``penalty`` holds for each case."""
+    activations, penalty = expit(machine.inputs), penalty_of(penalty, len(machine.inputs))
+    for unit in units:
+        cases, values = ratings.of_user(unit)
+        machine.visible_biases[unit], machine.weights[unit] = solve_visible(
+            machine, scale, activations, cases, scale.level_of(values), penalty
+        )
