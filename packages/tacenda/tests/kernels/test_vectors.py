@@ -112,6 +112,19 @@ def test_arrays_that_are_not_float32_in_c_order_are_refused_when_a_loop_is_compi
             combined(table, 0, row, factor, row.copy())
 
 
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def test_nothing_is_written_into_arrays_that_are_read_only():
+    x, out = np.ones(3, np.float32), read_only(np.zeros(3, np.float32))
+    with pytest.raises(TypingError, match="cannot be written into"):
+        combined(x[None], 0, x, np.float32(1), out)
+    combined(read_only(x[None]), 0, read_only(x), np.float32(1), out.copy())
+    assert (out == 0).all()
+
+
 def test_asking_for_memory_changes_nothing_and_faults_nowhere():
     @njit
     def ask(x):
@@ -135,6 +148,8 @@ def test_sixteen_bytes_are_copied_from_any_place_to_any_other():
     assert source.tolist() == [0, *range(5, 21), *range(17, 40)]
     with pytest.raises(TypingError, match="uint8 arrays in C order"):
         copy(source.astype(np.int32), 0, target, 0)
+    with pytest.raises(TypingError, match="cannot be written into"):
+        copy(source, 0, read_only(target), 0)
 
 
 def test_positive_numbers_are_taken_apart_into_exponent_and_mantissa():

@@ -13,8 +13,8 @@ turns it into registers of the processor: one with AVX-512, two with AVX2, four 
         return add_up(total)
 
 Vectors are read from arrays and written to them at an offset counted in elements from the first one of the array, so
-that ``i * table.shape[1] + d`` is column d of row i. The arrays must be float32 in C order, which is checked when the
-loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` is the number of elements from the
+that ``i * table.shape[1] + d`` is column d of row i. The arrays must be float32 in C order, and not read-only where
+they are written, which is checked when the loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` is the number of elements from the
 offset on: lanes past it are neither read nor written.
 
 LLVM may not reorder operations or assume that numbers are finite: NaN and infinity propagate as in IEEE 754.
@@ -43,10 +43,8 @@ _COPIED_BYTES = 16  # by `copy_bytes`
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
 _LANES_OF_INT32 = ir.VectorType(_INT32, LANES)
-_EXPONENT, _BIAS = (
-    23,
-    127,
-)  # of a float32: the first bit of its exponent, and the number added to it
+# of a float32: the first bit of its exponent, and the number added to it
+_EXPONENT, _BIAS = 23, 127
 _NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functions
 
 
@@ -70,14 +68,12 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, lanes)
 
 
-def _check_array(array: Any) -> None:
-    """Raise TypingError, while a loop is compiled, for arrays that are not float32 in C order."""
-    if not (
-        isinstance(array, types.Array) and array.dtype == types.float32 and array.layout == "C"
-    ):
-        raise TypingError(
-            f"vectors are read from and written to float32 arrays in C order, not {array}"
-        )
+def _check_array(array: Any, dtype: Any = types.float32, writes: bool = False) -> None:
+    """Raise TypingError, while a loop is compiled, unless an array is of the dtype, in C order and can be written."""
+    if not (isinstance(array, types.Array) and array.dtype == dtype and array.layout == "C"):
+        raise TypingError(f"only {dtype} arrays in C order are read and written here, not {array}")
+    if writes and not array.mutable:
+        raise TypingError(f"{array} cannot be written into")
 
 
 def _spread(builder: Any, value: Any, kind: Any) -> Any:
@@ -143,7 +139,7 @@ def load(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
 @intrinsic
 def store(typing_context: Any, value: Any, array: Any, offset: Any, n: Any) -> Any:
     """``store(vector, array, offset, n)``: ``array.ravel()[offset : offset + n]`` = the first n lanes."""
-    _check_array(array)
+    _check_array(array, writes=True)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value, _, _, n = arguments
@@ -263,13 +259,8 @@ def prefetch(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
 @intrinsic
 def copy_bytes(typing_context: Any, source: Any, begin: Any, target: Any, at: Any) -> Any:
     """``copy_bytes(source, begin, target, at)``: copy 16 bytes from a place of an array of bytes to one of an array."""
-    if not all(
-        isinstance(each, types.Array) and each.dtype == types.uint8 and each.layout == "C"
-        for each in (source, target)
-    ):
-        raise TypingError(
-            f"bytes are copied from and to uint8 arrays in C order, not {source}, {target}"
-        )
+    _check_array(source, types.uint8)
+    _check_array(target, types.uint8, writes=True)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.VectorType(ir.IntType(8), _COPIED_BYTES).as_pointer()
