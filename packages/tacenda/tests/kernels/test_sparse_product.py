@@ -85,17 +85,25 @@ def test_duplicate_indices_are_added():
     np.testing.assert_array_equal(out, [[0.0, 7.0]])
 
 
+@pytest.mark.parametrize("width", [0, 4])
 @pytest.mark.parametrize(
-    "indices", [[0, 3], [-1, 0], [1, 0]], ids=["too large", "negative", "unsorted"]
+    "indices",
+    [[0, 3], [-1, 0], [1, 0], [0, 2**32 + 1]],
+    ids=["too large", "negative", "unsorted", "beyond int32"],
 )
-def test_bad_indices_are_refused_before_memory_is_touched(indices):
+def test_bad_indices_are_refused_before_memory_is_touched(indices, width):
     with pytest.raises(KernelError, match="row 1 of the sparse operand"):
         sparse_product(
             np.array([0, 0, 2, 2]),
             np.array(indices),
             np.ones(2, np.float32),
-            np.ones((3, 4), np.float32),
+            np.ones((3, width), np.float32),
         )
+
+
+def test_indices_are_refused_where_the_dense_operand_has_no_rows():
+    with pytest.raises(KernelError, match="row 0 of the sparse operand"):
+        sparse_product([0, 1], [0], [1], np.ones((0, 4), np.float32))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,7 @@ def test_bad_indices_are_refused_before_memory_is_touched(indices):
         ({"data": np.ones(1, np.float32)}, r"data must be numbers \(nonzeros=2\)"),
         ({"indptr": np.array([0, 1, 9])}, "there are 2 indices"),
         ({"indptr": np.array([0, 5, 2])}, "row 0"),
+        ({"indptr": [0, 5, 0], "indices": [], "data": []}, "row 0"),
         ({"row_scale": np.ones(3, np.float32)}, r"indptr must be integers \(rows=3\+1\)"),
         ({"indptr": np.empty(0, int)}, r"indptr must be integers \(rows\+1\)"),
         ({"column_scale": np.ones(3, np.float32)}, "column_scale must be"),

@@ -151,10 +151,8 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
     if dense.dtype != np.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
     rows, (columns, width) = len(indptr) - 1, dense.shape
-    if dense.size == 0 or len(indices) == 0:
-        return np.zeros((rows, width), np.float32)
     starts = np.ascontiguousarray(indptr, np.int64)
-    indices = np.ascontiguousarray(indices, np.int32)
+    narrow = np.ascontiguousarray(indices, np.int32)  # may wrap around: `indices` are checked
     data = np.ascontiguousarray(data, None if data.dtype == np.int32 else np.float32)
     scale = (
         np.ones(rows, np.float32)
@@ -169,7 +167,7 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
         factors = np.ascontiguousarray(column_scale, np.float32)
         in_parts(_pack, columns, threads, np.ascontiguousarray(dense), factors, table)
     # Two tiles of columns: the cache holds the dense rows of the first.
-    hot = min(max(1, _HOT_BYTES // table[0].nbytes), columns)
+    hot = min(max(1, _HOT_BYTES // max(4 * table.shape[1], 1)), columns)
     bounds = np.array([0, hot, columns] if hot < columns else [0, columns])
     splits, out = np.empty((len(bounds), rows), np.int64), np.empty((rows, width), np.float32)
     bad_rows: list[int] = []
@@ -179,7 +177,7 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
         if bad_row >= 0:
             bad_rows.append(int(bad_row))
         else:
-            _gather_rows(splits, indices, data, table, scale, first, last, out)
+            _gather_rows(splits, narrow, data, table, scale, first, last, out)
 
     # Rows of frequent words have more columns in the cache, and take less time: with more shares than threads, no
     # thread waits long for the others.
