@@ -1,6 +1,7 @@
 """Words as paths through trees: brute force on small trees, gradients, and what is refused."""
 
 import copy
+import pickle
 import itertools
 
 import numpy as np
@@ -231,7 +232,9 @@ GOOD = {
         {"code_steps": [0, 1, 3]},
         {"nodes": [0, -1]},
         {"nodes": [0.0, 0.5]},
+        {"nodes": [0, 2**32]},
         {"signs": [1, 0]},
+        {"signs": [1, 255]},
         {"signs": [1]},
     ],
 )
@@ -275,8 +278,12 @@ def test_arguments_that_do_not_fit_are_refused(change):
         tree_softmax(**{**fit, **change})
 
 
-def test_codes_survive_a_copy():
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda codes: pickle.loads(pickle.dumps(codes))])
+def test_codes_survive_a_copy_which_leaves_out_what_is_on_devices(copied):
     codes = random_codes(6, 4)
-    again = copy.deepcopy(codes)
+    codes.copies["cuda"] = iter(())  # cannot be pickled, as what is on a device cannot be everywhere
+    again = copied(codes)
     assert isinstance(again, Codes)
+    assert not again.copies
+    assert again.most == codes.most
     assert all((a == b).all() for a, b in zip(codes, again, strict=True))

@@ -5,6 +5,7 @@ tensors there; the text is on the host. Operations are re-entrant and release th
 of threads.
 """
 
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -88,18 +89,15 @@ class Codes(_Fields):
                     f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
                 )
             arrays.append(np.ascontiguousarray(array, kind).view())
+            if not (arrays[-1] == array).all():
+                raise KernelError(f"{name} holds a number that {kind.__name__} cannot hold")
             arrays[-1].flags.writeable = False
         self = super().__new__(cls, *arrays)
         self.n_words, self.n_codes = len(self.word_codes) - 1, len(self.code_steps) - 1
         self.copies = {}
-        check_offsets(
-            self.word_codes,
-            len(self.code_steps) - 1,
-            what="word_codes",
-            strictly=True,
-            error=KernelError,
-        )
-        check_offsets(self.code_steps, len(self.nodes), what="code_steps", error=KernelError)
+        refuse = partial(check_offsets, error=KernelError)
+        refuse(self.word_codes, self.n_codes, what="word_codes", strictly=True)
+        refuse(self.code_steps, len(self.nodes), what="code_steps")
         if self.signs.shape != self.nodes.shape:
             raise KernelError(
                 f"there are {len(self.nodes)} nodes in the codes and {len(self.signs)} signs"
@@ -112,6 +110,10 @@ class Codes(_Fields):
         codes, steps = np.diff(self.word_codes), np.diff(self.code_steps[self.word_codes])
         self.most = int(codes.max(initial=0)), int(steps.max(initial=0))
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the arrays alone: the copies on devices exist in this process only."""
+        return Codes, tuple(self)
 
     @cached_property
     def children(self) -> NDArray[np.int64]:

@@ -19,12 +19,10 @@ from tacenda.kernels.shared import EPSILON
 from tacenda.kernels.trees import Step
 
 _DECLINED = "only float32 is compiled"
-_CACHED_NUMBERS = (
-    1 << 17
-)  # of the first rows, those near the root, which are assumed to be in the cache
-_PREFETCHED_NUMBERS = (
-    64  # of a row; then the processor recognizes the sequence and fetches the rest itself
-)
+#: Of the first rows, those near the root, which are assumed to be in the cache.
+_CACHED_NUMBERS = 1 << 17
+#: Of a row; then the processor recognizes the sequence and fetches the rest itself.
+_PREFETCHED_NUMBERS = 64
 _NODES_AHEAD = 4  # rows are prefetched so many nodes earlier
 #: Smaller probabilities are computed as logarithms, since their float32 factors may be zero.
 _LEAST_PRODUCT = 1e-30
