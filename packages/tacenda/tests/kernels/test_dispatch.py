@@ -9,7 +9,7 @@ import pytest
 
 from support.processes import output_of
 from tacenda import kernels, plugins
-from tacenda.arrays import Array, Int32
+from tacenda.arrays import Array, Int, Int32
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
 
@@ -283,6 +283,18 @@ def knit_well(x, row):
     return x, row
 
 
+def test_an_operation_that_is_defined_again_replaces_the_first():
+    def define(answer):
+        def pick():
+            return answer
+
+        return kernels.operation(pick)
+
+    with kernels.use("reference"):
+        assert [define("first")(), define("second")()] == ["first", "second"]
+    del dispatch.OPERATIONS["pick"]
+
+
 def test_integers_are_not_converted_to_others():
     @kernels.operation
     def pick(rows: Int32[Array, "n"]):
@@ -295,6 +307,23 @@ def test_integers_are_not_converted_to_others():
         for wide in (np.array([2**32 + 1]), np.array([-(2**31) - 1]), np.array([2**63], "u8")):
             with pytest.raises(KernelError, match=r"rows must be int32 \(n=1\)"):
                 pick(wide)
+    del dispatch.OPERATIONS["pick"]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_integers_are_brought_into_c_order(library):
+    @kernels.operation
+    def pick(rows: Int[Array, "n"], places: Int32[Array, "n 2"]):
+        return rows, places
+
+    make = pytest.importorskip(library).asarray
+    wide = make(np.arange(16).reshape(4, 4))
+    for rows, places in ((wide[:, 1], wide[:, ::2]), (wide[0], make(np.zeros((2, 4), "i4")).T)):
+        with kernels.use("reference"):
+            found = pick(rows, places)
+        for array, given in zip(found, (rows, places), strict=True):
+            assert np.asarray(array).flags.c_contiguous
+            np.testing.assert_array_equal(array, given)
     del dispatch.OPERATIONS["pick"]
 
 

@@ -103,6 +103,7 @@ def operation(
     space["_write"] = write
     call.specification = specification
     dispatch.OPERATIONS[specification.__name__] = call
+    dispatch.resolved.clear()  # which may have an earlier function of this name, as in a notebook
     return call
 
 
@@ -167,9 +168,9 @@ _SPACE: dict[str, Any] = {
     "_ndarray": np.ndarray,
     "_floats": _FLOATS,
     "_ints": (np.dtype(np.int32), np.dtype(np.int64)),
-    # in the byte order of the machine, for which loops are compiled; the most frequent first, which are found soonest
-    "_int": tuple(map(np.dtype, "lihbqLIHBQ")),
-    "_number": tuple(map(np.dtype, "fdlihbqLIHBQ")),
+    # in the byte order of the machine, for which loops are compiled
+    "_int": frozenset(map(np.dtype, "bhilqBHILQ")),
+    "_number": frozenset(map(np.dtype, "bhilqBHILQfd")),
     "_bool": (np.dtype(bool),),
     **{f"_{kind}": np.dtype(kind) for kind in ("float32", "float64", "int32", "int64")},
 }
@@ -275,13 +276,16 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
         asked.append(f"{value}.dtype is _{spec.kind}")
     if in_place in marks:
         asked.append(f"{value}.flags.{'behaved' if any_layout in marks else 'carray'}")
-    elif spec.kind.startswith("float") and any_layout not in marks:
+    elif any_layout not in marks:
         asked.append(f"{value}.flags.c_contiguous")
     rest = spec.dims[-1:] if spec.dims[-1].startswith("*") else ()
     dims = spec.dims[: len(spec.dims) - len(rest)]
-    asked.append(f"len(_shape := {value}.shape) {'>=' if rest else '=='} {len(dims)}")
-    asked += [fits(dim, f"_shape[{n}]") for n, dim in enumerate(dims)]
-    asked += [fits(dim, f"_shape[{len(dims)}:]") for dim in rest]
+    if len(spec.dims) == len(dims) == 1:  # without a tuple of the shape
+        asked += [f"{value}.ndim == 1", fits(dims[0], f"len({value})")]
+    else:
+        asked.append(f"len(_shape := {value}.shape) {'>=' if rest else '=='} {len(dims)}")
+        asked += [fits(dim, f"_shape[{n}]") for n, dim in enumerate(dims)]
+        asked += [fits(dim, f"_shape[{len(dims)}:]") for dim in rest]
     if limits := next((each for each in marks if isinstance(each, below)), None):
         n = sizes.get(limits.dimension, "None")
         asked += [f"{n} is not None", f"_loops.within({value}, {limits.lowest}, {n})"]
@@ -456,8 +460,10 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
         kind = getattr(value.dtype, "kind", None) or _name_dtype(value.dtype).lstrip("u")[0]
         if not spec.bind(value.shape, sizes) or (kind not in kinds and len(value)):
             raise KernelError(_describe_mismatch(name, value, wanted, spec, sizes))
-        if not getattr(value.dtype, "isnative", True):
+        if isinstance(value, np.ndarray):
             value = convert(value, value.dtype.newbyteorder("="))
+        else:
+            value = value.contiguous()
         if limits is not None and len(value):
             check_range(value, sizes[limits.dimension], name, limits.lowest)
         # an empty list is an array of float64
