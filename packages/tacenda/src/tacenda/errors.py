@@ -124,7 +124,6 @@ def _make_printable(text: str) -> str:
     text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     if len(text) <= _MAX_MESSAGE_LENGTH:
         return text
-    half = (
-        _MAX_MESSAGE_LENGTH - 40
-    ) // 2  # without what is put between, so that no error shortens it again
+    # without what is put between, so that no error shortens it again
+    half = (_MAX_MESSAGE_LENGTH - 40) // 2
     return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"

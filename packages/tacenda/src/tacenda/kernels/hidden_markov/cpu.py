@@ -583,9 +583,8 @@ def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
             theirs = slice(j, j + _COLUMNS)
             tile = rows[own] @ columns[theirs].T
             tile += bias[theirs]
-            tile -= _find_shift(found[own])[
-                :, None
-            ]  # log p: the sum over all columns is known already
+            # log p: the sum over all columns is known already
+            tile -= _find_shift(found[own])[:, None]
             np.exp(tile, out=tile)
             grads.rows[own] += tile @ columns[theirs]
             grads.columns[theirs] += tile.T @ weighted[own]

@@ -381,9 +381,8 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
 # The modal recurrence on the CPU: one pass over memory, vectorized across states.
 
 
-_TOKENS_AHEAD = (
-    3  # the row of a token is prefetched so much earlier: about the time that memory takes
-)
+#: The row of a token is prefetched so many tokens earlier: about the time that memory takes.
+_TOKENS_AHEAD = 3
 
 
 def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
