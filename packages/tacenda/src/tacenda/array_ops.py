@@ -46,7 +46,7 @@ def to_tensors(arrays: Iterable[Any], device: Any) -> list[Any]:
     def to_tensor(array: Any) -> Any:
         if isinstance(array, torch.Tensor):
             return array.to(device)
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
         if torch.device(device).type == "cuda" and array.nbytes <= _LARGEST_PINNED:
             return tensor.pin_memory().to(device, non_blocking=True)
@@ -91,7 +91,7 @@ def zeros(shape: tuple[int, ...], like: Array) -> Array:
 def in_c_order(array: Array, dtype: Any = None) -> Array:
     """Return an array of any device in C order, in another dtype if one is given; copied only if necessary."""
     if isinstance(array, np.ndarray):
-        return np.ascontiguousarray(array, dtype)
+        return np.asarray(array, dtype, order="C")
     return array.to(dtype or array.dtype).contiguous()
 
 

@@ -47,6 +47,16 @@ def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
         assert read.state[name].dtype == array.dtype
 
 
+def test_settings_may_be_numbers_of_numpy(models, tmp_path):
+    numbers = {"epochs": np.int64(2), "patience": np.int32(3), "learning_rate": np.float32(0.5)}
+    changes = {name: number.item() for name, number in numbers.items()}
+    first, again = (
+        models.fit(models.numpy_model(), source(models), models.settings(**given), FitRun(tmp_path))
+        for given in (numbers, changes)
+    )
+    assert first == again
+
+
 def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch):
     written = []
     replace = store.write_file

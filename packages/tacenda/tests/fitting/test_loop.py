@@ -235,7 +235,8 @@ def test_an_error_of_the_model_leaves_the_best_parameters():
     assert model.x == 2
 
 
-def test_callbacks_see_everything_and_may_end_the_fit():
+@pytest.mark.parametrize("as_bool", [bool, np.bool_])
+def test_callbacks_see_everything_and_may_end_the_fit(as_bool):
     seen = []
 
     class Watcher(Callback):
@@ -247,9 +248,10 @@ def test_callbacks_see_everything_and_may_end_the_fit():
 
         def on_epoch_end(self, run):
             seen.append(("epoch", run.epoch))
-            return run.epoch == 2
+            return as_bool(run.epoch == 2)
 
-    history = fit(Walk([3.0, 2.0, 1.0]), Sweeps(), settings(), FitRun(callbacks=[Watcher()]))
+    run = FitRun(callbacks=iter([Watcher()]))
+    history = fit(Walk([3.0, 2.0, 1.0]), Sweeps(), settings(), run)
     first = [("step", 1, 0.1), ("evaluation", 3.0), ("epoch", 1)]
     assert seen == [*first, ("step", 2, 0.1), ("evaluation", 2.0), ("epoch", 2)]
     assert history.stopped == "callback"

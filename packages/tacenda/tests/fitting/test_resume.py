@@ -7,6 +7,8 @@ import time
 import numpy as np
 import pytest
 
+from tacenda.fitting import Trainer
+
 
 @pytest.fixture(scope="module")
 def uninterrupted(models, tmp_path_factory):
@@ -85,6 +87,31 @@ def test_torch_lstm_with_adam_and_dropout_resumes_identically(
     model, history = uninterrupted("torch")
     assert_identical(*outcome, model, history)
     assert history.evaluations[-1].value < history.evaluations[0].value
+
+
+def test_an_optimizer_of_scalars_comes_back_in_its_shapes():
+    torch = pytest.importorskip("torch")
+
+    class Scalar(Trainer):
+        def __init__(self):
+            self.x = torch.tensor(2.0, requires_grad=True)
+            self.adam = torch.optim.Adam([self.x])
+            self.learned, self.rest = {"x": self.x}, {"adam": self.adam}
+
+        def step(self, batch, learning_rate):
+            self.adam.zero_grad()
+            (loss := self.x**2).backward()
+            self.adam.step()
+            return loss.detach(), 1
+
+    straight, resumed = Scalar(), Scalar()
+    straight.step(None, 0.1)
+    resumed.load_state({name: array.copy() for name, array in straight.state().items()})
+    for model in (straight, resumed):
+        model.step(None, 0.1)
+    for name, array in straight.state().items():
+        assert array.shape == resumed.state()[name].shape
+        np.testing.assert_array_equal(array, resumed.state()[name])
 
 
 def test_a_finished_run_is_not_trained_again(models, tmp_path):

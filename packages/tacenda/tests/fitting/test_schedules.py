@@ -2,6 +2,7 @@ import json
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from tacenda.errors import ConfigurationError
@@ -40,6 +41,7 @@ def test_warm_up_is_linear_and_then_follows():
 def test_configurations_are_json_and_tell_schedules_apart():
     cosine = Cosine(0.1)
     schedules = [Schedule(0.1), StepDecay(0.1), cosine, Cosine(0.1, floor=0.01)]
+    schedules += [Schedule(np.float32(0.2)), StepDecay(0.1, np.float32(0.2), np.int64(3))]
     schedules += [WarmUp(cosine, 3), WarmUp(cosine, 4)]
     texts = [json.dumps(schedule.config()) for schedule in schedules]
     assert len(set(texts)) == len(texts)
@@ -54,6 +56,7 @@ def test_configurations_are_json_and_tell_schedules_apart():
         lambda: Cosine(0.1, epochs=0),
         lambda: Cosine(0.1, floor=-1.0),
         lambda: WarmUp(Schedule(0.1), 0),
+        lambda: WarmUp(0.1, 2),
         lambda: Schedule("0.1"),
     ],
 )

@@ -81,6 +81,7 @@ class FitSettings:
                 raise ConfigurationError(
                     f"{name} is {value!r}; give a whole number, at least {bound}"
                 )
+            object.__setattr__(self, name, int(value))  # checkpoints hold JSON
         if not isinstance(self.learning_rate, Schedule):
             object.__setattr__(self, "learning_rate", Schedule(self.learning_rate))
         if self.on_divergence not in ("raise", "return"):
@@ -132,6 +133,9 @@ class FitRun:
     description: str = "fitting"
     every_steps: int | None = None
     every_seconds: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "callbacks", tuple(self.callbacks))
 
     def stage(self, name: str = "", *, first: bool = True) -> FitRun:
         """Return the run of one of several stages, whose checkpoints have the folder ``name`` of their own.
@@ -366,7 +370,7 @@ class FitLoop:
     def _call(self, hook: str, *arguments: Any) -> str:
         """Call a hook of every callback; return "callback" if one wants to end the fit."""
         wishes = [getattr(callback, hook)(self, *arguments) for callback in self._run.callbacks]
-        return "callback" if any(wish is True for wish in wishes) else ""
+        return "callback" if any(isinstance(w, bool | np.bool_) and w for w in wishes) else ""
 
     def _keep(self) -> None:
         """Copy the parameters, unless none are to be restored, or these are beyond use already."""

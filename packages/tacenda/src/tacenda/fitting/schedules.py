@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
@@ -32,11 +32,15 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name, least in _LOWER_BOUNDS.items():
-            value = getattr(self, name, least)
+            if not hasattr(self, name):
+                continue
+            value = getattr(self, name)
             if not isinstance(value, Real) or not least <= float(value) < math.inf:
                 raise ConfigurationError(
                     f"{type(self).__name__}: {name} is {value!r}; give a finite number, at least {least}"
                 )
+            # checkpoints hold JSON, which has no numbers of NumPy
+            setattr(self, name, int(value) if isinstance(value, Integral) else float(value))
 
     def at(self, position: Position) -> float:
         """Return the learning rate of the step that begins at ``position``."""
@@ -82,6 +86,11 @@ class WarmUp(Schedule):
     rate: float = field(init=False, repr=False, default=0.0)  # that of the other schedule counts
     then: Schedule
     steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.then, Schedule):
+            raise ConfigurationError(f"WarmUp: then is {self.then!r}; give a schedule")
 
     def at(self, position: Position) -> float:
         """Return the rate of the other schedule, or a growing part of it."""
