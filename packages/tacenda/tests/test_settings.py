@@ -123,6 +123,8 @@ def test_numbers_of_numpy_become_numbers():
     found = StopperSettings(patience=np.int64(4), validation=np.float32(0.5))
     assert type(found.patience) is int
     assert found.to_dict()["validation"] == 0.5
+    for rates in ([np.float32(0.5), 0.25], (np.float32(0.5), 0.25)):
+        assert json.dumps(TreeSettings(rates=rates).to_dict()["rates"]) == "[0.5, 0.25]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,9 @@ A model declares its options as fields of a frozen dataclass and takes them in i
 
     @dataclass(frozen=True, kw_only=True)
     class HMMSettings(Settings):
-        states: int = option(64, "number of hidden states", at_least=1) start: Literal["random", "classes"] =
-        option("classes", "what fitting begins with") advanced: Group[HMMAdvanced] = group(HMMAdvanced)
+        states: int = option(64, "number of hidden states", at_least=1)
+        start: Literal["random", "classes"] = option("classes", "what fitting begins with")
+        advanced: Group[HMMAdvanced] = group(HMMAdvanced)
 
     class HMM(Estimator):
         @configured_by(HMMSettings)
@@ -207,6 +208,8 @@ class Settings:
                 value = one.group.from_dict(value)
             elif isinstance(value, list):
                 value = tuple(value)
+            if get_origin(one.kind) is tuple and isinstance(value, tuple):
+                value = tuple(x.item() if isinstance(x, np.generic) else x for x in value)
             if not one.admits(value):
                 self.refuse(one.name, one.describe_allowed())
             object.__setattr__(self, one.name, value)
