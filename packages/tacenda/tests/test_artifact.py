@@ -1,5 +1,7 @@
 """The artefact as folder and as bytes: what goes in comes out, and what cannot is refused."""
 
+import dataclasses
+import functools
 import json
 
 import hypothesis.extra.numpy as hnp
@@ -190,9 +192,26 @@ def assert_not_saved(model, folder, message):
     assert not folder.exists()
 
 
+def nest(depth):
+    """A number in so many lists."""
+    return functools.reduce(lambda inner, _: [inner], range(depth), 1)
+
+
+def test_what_is_saved_is_not_nested_too_deep_to_be_read(tmp_path):
+    deepest = an_artifact(x=nest(97))
+    artifact.write(tmp_path / "m", deepest)
+    assert artifact.read(tmp_path / "m").config == deepest.config
+
+
+def test_figures_that_could_not_be_read_are_refused(tmp_path):
+    model = dataclasses.replace(an_artifact(), figures=[3])
+    assert_not_saved(model, tmp_path / "m", "figures must be a list of objects")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"x": nest(98)}, "more than 100 deep"),
         ({"x": float("nan")}, r"config\.x is nan"),
         ({"x": ["\ud800"]}, r"config\.x\[0\] is .*UTF-8"),
         ({"\ud800": 1}, r"a key of config is .*UTF-8"),

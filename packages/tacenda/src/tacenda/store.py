@@ -45,7 +45,8 @@ _ABANDONED_SECONDS = 24 * 3600.0
 
 LARGEST_JSON = 32 << 20
 """The largest manifest that is read, in bytes."""
-_DEEPEST_JSON = 100  # values nested deeper could not be saved again
+DEEPEST_JSON = 100
+"""How deep the values of a manifest may be nested."""
 
 
 def path_of(path: object, error: type[TacendaError]) -> Path:
@@ -105,7 +106,7 @@ def parse_json(data: bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     level: list[Any] = [document]
-    for _ in range(_DEEPEST_JSON):
+    for _ in range(DEEPEST_JSON):
         if float("inf") in level or -float("inf") in level:  # as 1e999 is read
             raise ValueError("a number is too large")
         level = [
@@ -115,7 +116,7 @@ def parse_json(data: bytes) -> Any:
             for inner in (value.values() if isinstance(value, dict) else value)
         ]
     if level:
-        raise ValueError(f"it is nested more than {_DEEPEST_JSON} deep")
+        raise ValueError(f"it is nested more than {DEEPEST_JSON} deep")
     return document
 
 

@@ -281,7 +281,9 @@ def test_arguments_that_do_not_fit_are_refused(change):
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda codes: pickle.loads(pickle.dumps(codes))])
 def test_codes_survive_a_copy_which_leaves_out_what_is_on_devices(copied):
     codes = random_codes(6, 4)
-    codes.copies["cuda"] = iter(())  # cannot be pickled, as what is on a device cannot be everywhere
+    codes.copies["cuda"] = iter(
+        ()
+    )  # cannot be pickled, as what is on a device cannot be everywhere
     again = copied(codes)
     assert isinstance(again, Codes)
     assert not again.copies

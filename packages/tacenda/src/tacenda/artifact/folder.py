@@ -439,6 +439,7 @@ def _encode(
         "nested": {name: entry(member) for name, member in sorted(nested.items())},
         _SEAL: _seal(artifact),
     }
+    _check_figures(document["figures"])
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
         raise ArtifactError(
@@ -479,9 +480,7 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     for key in ("config", "fitted_on", "files", "nested"):
         if not isinstance(document[key], dict):
             raise ArtifactError(f"model.json: {key} must be an object")
-    figures = document["figures"]
-    if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
-        raise ArtifactError("model.json: figures must be a list of objects")
+    _check_figures(document["figures"])
     texts: dict[str, Any] = {key: _check_text(document[key], key) for key in _TEXTS}
     described = {key: document[key] for key in ("config", "fitted_on", "figures")}
     seal = _check_text(document.get(_SEAL, "-"), _SEAL).strip("-")
@@ -525,26 +524,35 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
     return digest.hexdigest()
 
 
+def _check_figures(figures: Any) -> None:
+    if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
+        raise ArtifactError("figures must be a list of objects")
+
+
 def _check_text(value: Any, key: str) -> str:
     if not isinstance(value, str) or len(value) > 200 or (not value and key != "version"):
         raise ArtifactError(f"{key} must be a short text, not {value!r:.80}")
     return value
 
 
-def _copy_json(value: Any, where: str) -> Any:
+def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
     """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
 
     Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
-    text, integers of more than 4,000 digits, text that UTF-8 cannot encode, and objects.
+    text, integers of more than 4,000 digits, text that UTF-8 cannot encode, values nested too deep, and objects.
     """
+    if depth > store.DEEPEST_JSON:
+        raise ArtifactError(
+            f"{where:.80} is nested more than {store.DEEPEST_JSON} deep: flatten it"
+        )
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise ArtifactError(f"{where} has the key {key!r}: keys must be text")
             _copy_json(key, f"a key of {where}")
-        return {key: _copy_json(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _copy_json(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_copy_json(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [_copy_json(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, np.ndarray | np.generic) and not value.shape:
         value = value.item()
     if isinstance(value, float) and not -float("inf") < value < float("inf"):
