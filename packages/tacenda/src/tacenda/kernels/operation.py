@@ -460,10 +460,8 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
         kind = getattr(value.dtype, "kind", None) or _name_dtype(value.dtype).lstrip("u")[0]
         if not spec.bind(value.shape, sizes) or (kind not in kinds and len(value)):
             raise KernelError(_describe_mismatch(name, value, wanted, spec, sizes))
-        if isinstance(value, np.ndarray):
-            value = convert(value, value.dtype.newbyteorder("="))
-        else:
-            value = value.contiguous()
+        is_array = isinstance(value, np.ndarray)
+        value = convert(value, value.dtype.newbyteorder("=") if is_array else value.dtype)
         if limits is not None and len(value):
             check_range(value, sizes[limits.dimension], name, limits.lowest)
         # an empty list is an array of float64

@@ -14,8 +14,8 @@ turns it into registers of the processor: one with AVX-512, two with AVX2, four 
 
 Vectors are read from arrays and written to them at an offset counted in elements from the first one of the array, so
 that ``i * table.shape[1] + d`` is column d of row i. The arrays must be float32 in C order, and not read-only where
-they are written, which is checked when the loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` is the number of elements from the
-offset on: lanes past it are neither read nor written.
+they are written, which is checked when the loop is compiled; offsets, like all indices in compiled code, are not
+checked. ``n`` is the number of elements from the offset on: lanes past it are neither read nor written.
 
 LLVM may not reorder operations or assume that numbers are finite: NaN and infinity propagate as in IEEE 754.
 Products and sums may be fused, so that results may differ in the last bit between machines, but not between runs.
