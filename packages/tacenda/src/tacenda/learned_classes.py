@@ -98,7 +98,9 @@ def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> 
     """Return the names of the classes that stay."""
     places = {name: i for i, name in enumerate(names)}
     # each class, then the coarser ones that it could be part of, its shape last
-    chains = np.array([_fill([places[each] for each in learned_names(name)]) for name in names])
+    found = [[places[each] for each in learned_names(name)] for name in names]
+    chains = np.array([each + each[-1:] * (SUFFIX_LETTERS + 1 - len(each)) for each in found])
+    # with the counts of the finer ones, until these are chosen
     G, tokens, n = neighbors.astype(np.float64), counts.copy(), len(names)
     for i in reversed(range(n)):
         if (above := chains[i, 1]) != i:
@@ -117,6 +119,7 @@ def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> 
         if not gain[best] > 0:
             break
         chosen[best], former = True, holder[best]
+        # it takes its words from the class that had them, and from those between the two
         above = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former))]
         G[above] -= G[best]
         tokens[above] -= tokens[best]
@@ -127,10 +130,6 @@ def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> 
             chosen[i] = False
             tokens[next((j for j in chains[i] if chosen[j]), i)] += tokens[i]
     return {names[i] for i in np.flatnonzero(chosen)}
-
-
-def _fill(chain: list[int]) -> list[int]:
-    return chain + chain[-1:] * (SUFFIX_LETTERS + 1 - len(chain))
 
 
 def _likelihood(counts: NDArray[Any]) -> NDArray[Any]:

@@ -224,9 +224,8 @@ class Vocabulary:
     #: Counts of words of several tokens, such as *don't*, that occur twice or more in the text of the vocabulary; None
     #: if they were not counted. They are not saved with the words: a language model saves them.
     split_words: Mapping[str, int] | None = None
-    _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = (
-        None  # words that are not unpacked yet
-    )
+    #: Words that are not unpacked yet.
+    _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = None
 
     def __init__(
         self,
@@ -271,16 +270,14 @@ class Vocabulary:
         """The ids of the words. Raises CorpusError (ArtifactError for a saved model) if words repeat or are missing."""
         ids = _Lookup(zip(self.words, range(len(self.words)), strict=True))
         ids.words, ids.normalization, ids.oov = self.words, self.normalization, self.oov
-        fault = None
-        if len(ids) != len(self.words):
-            fault = "the same word twice; every word has one id"
-        elif not ids.keys() >= {BOUNDARY, UNKNOWN}:
+        if len(ids) == len(self.words) and ids.keys() >= {BOUNDARY, UNKNOWN}:
+            return ids
+        fault = "the same word twice; every word has one id"
+        if len(ids) == len(self.words):
             special = UNKNOWN if BOUNDARY in ids else BOUNDARY
             fault = f"no {special}; build one with Vocabulary.from_counts"
-        if fault:
-            error = CorpusError(f"a vocabulary was given {fault}")
-            raise _damage_error(error) if self._packed else error
-        return ids
+        error = CorpusError(f"a vocabulary was given {fault}")
+        raise _damage_error(error) if self._packed else error
 
     @classmethod
     def from_counts(

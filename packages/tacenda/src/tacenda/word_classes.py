@@ -120,9 +120,8 @@ def learned_names(word: str) -> list[str]:
 
 def _shorten(word: str) -> str:
     """Leave out the middle of a very long word, so that time stays linear; a capital there is not seen."""
-    return (
-        word if len(word) <= _MAX_LENGTH else word[: _MAX_LENGTH // 2] + word[-_MAX_LENGTH // 2 :]
-    )
+    half = _MAX_LENGTH // 2
+    return word if len(word) <= _MAX_LENGTH else word[:half] + word[-half:]
 
 
 def _shape(word: str) -> str:

@@ -180,9 +180,9 @@ class Corpus:
         get_tokenizer(tokenizer)
         paths = text_files(text)
         types = Types()
-        reading = (encoding, errors, marks)
         first_lines: list[str] = []
-        blocks = collect_first_lines(text_blocks(text, *reading, text_field), first_lines)
+        blocks = text_blocks(text, encoding, errors, marks, text_field)
+        blocks = collect_first_lines(blocks, first_lines)
         given = choices.vocabulary is not None
         counter = SplitWordCounter(tokenizer, types) if count_words and not given else None
         if counter is not None:
@@ -196,9 +196,9 @@ class Corpus:
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
-            options = {"fields": fields if any(fields) else None, "count_words": count_words}
+            reading = (encoding, errors, marks, fields, count_words)
             rules = fingerprint_tokenizer(tokenizer)
-            fingerprint = _fingerprint(choices, cache_key, reading, paths, rules, **options)
+            fingerprint = _fingerprint(choices, cache_key, reading, paths, rules)
         return cls._build(coded, types, choices, origin, cache, fingerprint, first_lines, counter)
 
     @classmethod
@@ -219,8 +219,7 @@ class Corpus:
         choices, types = Selection(**selection), Types()
         coded = word_ids.encode_sentences(sentences, types, marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None, **choices.cutoff}
-        reading = ("", "", marks)
-        fingerprint = None if cache is None else _fingerprint(choices, cache_key, reading)
+        fingerprint = None if cache is None else _fingerprint(choices, cache_key, (marks,))
         return cls._build(coded, types, choices, origin, cache, fingerprint)
 
     @classmethod
@@ -600,16 +599,15 @@ def _sweep(folder: Path) -> None:
 def _fingerprint(
     selection: Selection,
     cache_key: str | None,
-    reading: tuple[str, str, Marks],
+    reading: tuple[object, ...],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
-    **options: object,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, which is equal only if the corpora are.
 
-    Files are identified by absolute path, size and times of change. ``reading`` is encoding, errors and marks;
-    ``options`` are settings that are empty or False by default. The result is None for an iterable (``paths`` is None)
-    and a callable tokenizer (``tokenizer``, its fingerprint, is None), unless the user gives a ``cache_key`` for them.
+    Files are identified by absolute path, size and times of change. ``reading`` has all other settings, as JSON. The
+    result is None for an iterable (``paths`` is None) and a callable tokenizer (``tokenizer``, its fingerprint, is
+    None), unless the user gives a ``cache_key`` for them.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None
@@ -626,9 +624,7 @@ def _fingerprint(
         "tokenizer": tokenizer,
         "selection": choices,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
-        "reading": reading[: 2 if reading[2] == "keep" else 3],
+        "reading": reading,
         "key": cache_key,
     }
-    # defaults are left out, so that corpora that were cached before an option existed keep their fingerprint
-    facts |= {name: value for name, value in options.items() if value}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -28,9 +28,8 @@ _MIN_BLOCK_IDS = 1024
 _MAX_DISK_RUNS = 16  # more are summed into one, which bounds the number of files and of small reads
 _BYTES_PER_ENTRY = 8  # an int32 column and a 4-byte count
 _MIN_ENTRIES_AT_ONCE = 1 << 16  # half a megabyte, however small the limit
-_NEVER_ON_DISK = (
-    1 << 62
-)  # bytes: a sum stays in memory whatever its size, as `RunStore` limits all of them together
+#: Bytes: a sum stays in memory whatever its size, as `RunStore` limits all of them together.
+_NEVER_ON_DISK = 1 << 62
 
 Ids = npt.NDArray[np.int32]
 _Result = tuple[list[Counts], npt.NDArray[np.int64]]

@@ -37,10 +37,7 @@ def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> 
     """
     if isinstance(sentence, str):
         return get_tokenizer(tokenizer)(sentence)
-    try:
-        tokens = list(sentence)
-    except TypeError:
-        tokens = [cast("str", sentence)]
+    tokens = list(sentence) if isinstance(sentence, Iterable) else [sentence]
     for token in tokens:
         if not isinstance(token, str):
             raise CorpusError(

@@ -113,12 +113,8 @@ class Selection:
     @property
     def cutoff(self) -> dict[str, int]:
         """The limits that leave words of the text out of its vocabulary, for `Corpus.origin`."""
-        limits = {}
-        if self.min_count != 1:
-            limits["min_count"] = self.min_count
-        if self.max_vocabulary is not None:
-            limits["max_vocabulary"] = self.max_vocabulary
-        return limits
+        limits = {"min_count": self.min_count, "max_vocabulary": self.max_vocabulary}
+        return {name: n for name, n in limits.items() if n and n != getattr(Selection, name)}
 
 
 class Types(dict[str, int]):

@@ -94,11 +94,10 @@ class ClusterCorpus:
         self.placed_vocabulary = placed_vocabulary
         self.vocabulary = vocabulary
         self.origin = dict(origin)
-        sizes = client.gather(client.map(_measure, parts, pure=False))
-        self.part_tokens = [size.n_tokens for size in sizes]
-        self.n_tokens = sum(self.part_tokens)
-        self.n_sentences = sum(size.n_sentences for size in sizes)
-        n_unknown = sum(size.n_unknown for size in sizes)
+        sizes = zip(*client.gather(client.map(_measure, parts, pure=False)), strict=True)
+        self.part_tokens, part_sentences, part_unknown = map(list, sizes)
+        self.n_tokens, self.n_sentences = sum(self.part_tokens), sum(part_sentences)
+        n_unknown = sum(part_unknown)
         if not self.n_tokens:
             raise word_ids.no_tokens_error(", ".join(origin["sources"]))
         if n_unknown:
@@ -378,14 +377,6 @@ class _Tally(NamedTuple):
     first_lines: list[str]
 
 
-class _Size(NamedTuple):
-    """Sizes of a part."""
-
-    n_tokens: int
-    n_sentences: int
-    n_unknown: int
-
-
 def _tokenize(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[Any, ...]) -> _Coded:
     """Read and tokenize a partition; ``reading`` are the arguments of `Partition.blocks`."""
     types = Types()
@@ -450,9 +441,9 @@ def _renumber(coded: _Coded, vocabulary: Vocabulary) -> Part:
     return Part(table[coded.ids], coded.offsets, n_unknown)
 
 
-def _measure(part: Part) -> _Size:
-    """Return the sizes of a part."""
-    return _Size(len(part.ids), len(part.offsets) - 1, part.n_unknown)
+def _measure(part: Part) -> tuple[int, int, int]:
+    """Return the numbers of tokens, of sentences and of written ``<unk>``."""
+    return len(part.ids), len(part.offsets) - 1, part.n_unknown
 
 
 def _count_types(part: Part, n_types: int) -> NDArray[np.int64]:

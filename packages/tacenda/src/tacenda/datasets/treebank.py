@@ -48,35 +48,33 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
     before = ""  # the token before
     for number, line in lines:
         for token in _TOKEN.findall(line):
+            fault = None
             if token == "(":
                 if len(cells) > 1:
-                    raise DataError(
-                        f"{name}, line {number}: {cells[1]!r} is not the word of a (TAG word) bracket"
-                    )
+                    fault = f"{cells[1]!r} is not the word of a (TAG word) bracket"
                 depth, cells = depth + 1, []
             elif token != ")":
                 if not depth:
-                    raise DataError(f"{name}, line {number}: {token!r} is outside any tree")
-                if before == ")":
-                    raise DataError(
-                        f"{name}, line {number}: {token!r} is in a bracket that is not (TAG word)"
-                    )
+                    fault = f"{token!r} is outside any tree"
+                elif before == ")":
+                    fault = f"{token!r} is in a bracket that is not (TAG word)"
                 cells = [*cells[:2], token]
             else:
-                if not depth or len(cells) in {1, 3}:
-                    fault = "a bracket that is not (TAG word)" if depth else "a ) too many"
-                    raise DataError(f"{name}, line {number}: {fault}")
-                if len(cells) == 2 and cells[0] != _EMPTY:
+                if not depth:
+                    fault = "a ) too many"
+                elif len(cells) in {1, 3}:
+                    fault = "a bracket that is not (TAG word)"
+                elif cells and cells[0] != _EMPTY:
                     tags.append(cells[0])
                     words.append(unescape(cells[1]))
                 if len(words) > LONGEST_SENTENCE:
-                    raise DataError(
-                        f"{name}, line {number}: the tree has more than {LONGEST_SENTENCE:,} words"
-                    )
+                    fault = f"the tree has more than {LONGEST_SENTENCE:,} words"
                 depth, cells = depth - 1, []
-                if not depth and words:
-                    yield TaggedSentence(tuple(words), tuple(tags))
-                    words, tags = [], []
+            if fault:
+                raise DataError(f"{name}, line {number}: {fault}")
+            if not depth and words:
+                yield TaggedSentence(tuple(words), tuple(tags))
+                words, tags = [], []
             before = token
     if depth:
         raise DataError(f"{name}, line {number}: the file ends inside a tree ({depth} ) missing)")
