@@ -36,6 +36,11 @@ def test_a_word_without_a_vector_has_no_neighbours():
         nearest_words(model, "nothing", 5)
 
 
+def test_words_in_angle_brackets_are_words_unless_the_vocabulary_reserves_them():
+    model = Table(**{"a": [1, 0], "<URL>": [1, 1], "<unk>": [1, 0]})
+    assert [word for word, _ in nearest_words(model, "a", 5)] == ["<URL>"]
+
+
 def test_cosines_of_a_text_count_its_tokens_that_have_vectors(write_file):
     text = write_file("text.txt", "a a nothing\n\nb\n")
     model = Table(a=[1, 0], b=[0, 2])

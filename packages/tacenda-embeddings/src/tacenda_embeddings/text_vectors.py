@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,7 +129,8 @@ def iterate_words(model: Any) -> Iterator[list[str]]:
             f"the embedder {getattr(model, 'name', type(model).__name__)!r} has no vocabulary of words to compare: "
             "use a model that has one"
         )
-    words = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
+    vocabulary = model.vocabulary
+    words = [word for word in vocabulary.words if not vocabulary.is_reserved(word)]
     for i in range(0, len(words), BATCH_TOKENS):
         yield words[i : i + BATCH_TOKENS]
 

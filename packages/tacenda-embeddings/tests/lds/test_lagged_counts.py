@@ -292,9 +292,12 @@ def test_bad_settings_are_clear_errors():
         LaggedCounts.from_settings({})
     with pytest.raises(ConfigurationError, match="no lag 3"):
         LaggedCounts.from_corpus(text, 2).matrix(3)
-    for factor in (0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e300):
+    counts = LaggedCounts.from_corpus(text, 2)
+    for factor in (0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e300, 2e38):
         with pytest.raises(ConfigurationError, match="positive"):
-            LaggedCounts.from_corpus(text, 2).scaled(factor)
+            counts.scaled(factor)
+    with pytest.raises(ConfigurationError, match="positive"):
+        counts.scaled(1e-30).scaled(1e-30)
 
 
 def test_counts_are_shown_by_their_size():

@@ -210,12 +210,14 @@ class LaggedCounts(Estimator):
     def scaled(self, factor: float) -> LaggedCounts:
         """Return all counts times ``factor``, lags as float32 in memory.
 
-        Raises ConfigurationError unless ``factor`` is positive and finite in float32.
+        Raises ConfigurationError unless ``factor``, and the number of tokens times it, are positive and finite in
+        float32.
         """
         # the lags would be zero or infinite, and the unigrams, which are float64, would not
-        if not _SMALLEST <= factor <= _LARGEST:
+        if not all(_SMALLEST <= n * factor <= _LARGEST for n in (1, self.n_tokens)):
             raise ConfigurationError(
-                f"cannot scale counts by {factor}: it must be positive, from {_SMALLEST:.2g} to {_LARGEST:.2g}"
+                f"cannot scale counts of {self.n_tokens:,.6g} tokens by {factor}: it must be positive, and neither it "
+                f"nor their product may be outside {_SMALLEST:.2g} to {_LARGEST:.2g}"
             )
         lags = [
             lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags

@@ -174,16 +174,6 @@ def bytes_needed(settings: LDSSettings, counts: LaggedCounts) -> int:
 # -- the data --------------------------------------------------------------------------------------------
 
 
-def compute_whitening(counts: LaggedCounts, kappa: float) -> tuple[Vector, Vector]:
-    """Return the diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
-
-    If kappa is 0, a type that never occurs gets the scale of one that occurs once, because mu~ is 0.
-    """
-    total = counts.n_tokens + kappa * len(counts.unigram)
-    mean = np.sqrt((counts.unigram + kappa) / total)
-    return 1.0 / np.where(mean > 0, mean, np.sqrt(1.0 / total)), mean
-
-
 class SparseMoments:
     """Lag covariances from counts, as a sparse matrix minus one of rank one, on the device of the fit.
 
@@ -192,8 +182,8 @@ class SparseMoments:
     kappa
         Pseudo-counts added to every word type.
     scale, mean
-        The diagonal of W and m, both (vocabulary,) on the host. Without ``whiten`` W is the identity, for the ablation
-        of the paper's section 4.3.
+        The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,) on the host. Without ``whiten`` W is
+        the identity, for the ablation of the paper's section 4.3.
     """
 
     def __init__(
@@ -206,11 +196,14 @@ class SparseMoments:
         device: str = "cpu",
     ) -> None:
         T, V = float(counts.n_tokens), len(counts.unigram)
+        total = T + kappa * V
         self.n_lags, self.kappa, self.device = counts.n_lags, kappa, device
-        self.scale, self.mean = compute_whitening(counts, kappa)
+        self.mean = np.sqrt((counts.unigram + kappa) / total)
+        # mu~ is 0 if kappa is 0 and a type never occurs: it gets the scale of one that occurs once
+        self.scale = 1.0 / np.where(self.mean > 0, self.mean, np.sqrt(1.0 / total))
         if not whiten:
             self.scale, self.mean = np.ones(V), self.mean**2
-        self._threads, self._a = threads, T / (T + kappa * V)
+        self._threads, self._a = threads, T / total
 
         def vector(values: Vector) -> Array:
             return to_device(values.astype(np.float32), device)
@@ -289,7 +282,6 @@ class HankelFactors(NamedTuple):
 
     Gamma: Float32  # (r, vocabulary, states), block i estimates C A^i
     Delta: Float32  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
-    singular_values: Vector  # (states,), descending
 
 
 def _compute_hankel_factors(
@@ -308,7 +300,7 @@ def _compute_hankel_factors(
     )
     factors = hankel_svd(plain, h, HANKEL_BLOCKS, rng, em)
     scale = to_device(moments.scale[:, None].astype(np.float32), device)
-    return HankelFactors(factors.Gamma * scale, factors.Delta * scale, factors.singular_values)
+    return HankelFactors(factors.Gamma * scale, factors.Delta * scale)
 
 
 def hankel_product(moments: SparseMoments, X: Array, transpose: bool = False) -> Array:
@@ -376,7 +368,7 @@ def hankel_svd(
     left *= np.where((tall.gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
     Gamma = tall.product(Y, left * np.sqrt(S))
     Delta = tall.product(B, left / np.sqrt(S_floor))
-    return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
+    return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1))
 
 
 def identify(
@@ -389,7 +381,7 @@ def identify(
     (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T. ``moments`` are the whitened ones, even if the
     factors are of other moments (the whitening ablation); the spectral radius of A is at most ``maximum_radius``.
     """
-    Gamma, Delta, _ = factors
+    Gamma, Delta = factors
     r = len(Gamma)
     # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
     earlier = np.sum([tall.gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
@@ -455,7 +447,7 @@ def find_basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
     leading left and right directions of every lag. The columns are orthogonal to the ``mean``. There are fewer of them
     if the factors span fewer: in float32 the others are rounding, and not orthogonal to the mean.
     """
-    Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
+    Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors)
     for X in (Gamma, Delta):
         tall.update(X, mean, X)
     # from the small Gram matrix of [Gamma Delta]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import to_numpy
-from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive
+from tacenda.arrays import Array, Float32, Float64, named, positive, take
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
@@ -53,12 +53,6 @@ from tacenda_embeddings.lds.smoother import (
 Ids = npt.NDArray[np.integer[Any]]
 Float32Array = npt.NDArray[np.float32]
 _MEMORY_ADVICE = "fewer tokens at a time (batch_tokens in spaCy)"
-
-
-class _Compact(Arrays):
-    """The array that a compact form has instead of the table of inputs."""
-
-    reading: Float64[Array, "states states"]
 
 
 class FittedLDS(TwoSided):
@@ -426,7 +420,7 @@ class LDS(Estimator):
         reading = None
         if "reading" in arrays:  # the compact form
             mean = arrays["mean"]
-            reading = _Compact.from_arrays(arrays, **sizes).reading
+            reading = take(arrays, "reading", Float64[Array, "states states"], sizes)
             scale = arrays.get("scale", 1 / np.where(mean > 0, mean, np.nan))
             raw_inputs = _compute_raw_inputs(arrays["C"], arrays.get("noise.d"), scale, mean)
             table = (raw_inputs @ reading.T).astype(np.float32)

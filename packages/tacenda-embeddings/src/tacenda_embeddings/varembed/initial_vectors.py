@@ -27,13 +27,6 @@ from tacenda_embeddings.varembed.settings import WordVectorSettings
 
 Float32 = npt.NDArray[np.float32]
 
-# `Factorization.window` and `Factorization.length_power` without training and with it. Few words tell more about
-# syntax, 10 about topics. At unit length, rare words say as much about their morphemes as frequent ones; training needs
-# to know which words are certain.
-_WINDOW, _TRAINED_WINDOW = 5, 10
-_LENGTH_POWER, _TRAINED_LENGTH_POWER = 1.0, 0.5
-_TRAINED_VALUE_POWER = 0.5  # training needs columns of similar size
-
 _OVERSAMPLING = 20  # columns of the randomized factorization on top of the width
 _POWER_ITERATIONS = 3  # of the randomized factorization
 # The position of the transpose of each matrix of `balance_counts`: the window's is symmetric, the others are a pair.
@@ -60,20 +53,12 @@ class Start(NamedTuple):
 class Factorization(NamedTuple):
     """Options of `factorize_counts`."""
 
-    window: int  # words to each side that are counted
+    window: int  # words to each side that are counted; few tell more about syntax, 10 about topics
     adjacent: float  # weight of the words directly before and after
-    length_power: float  # every vector is divided by this power of its length
-    value_power: float  # power of the singular values
-
-    @classmethod
-    def for_sums(cls, adjacent: float, value_power: float) -> Self:
-        """Return options for vectors that are not trained further."""
-        return cls(_WINDOW, adjacent, _LENGTH_POWER, value_power)
-
-    @classmethod
-    def for_training(cls, adjacent: float) -> Self:
-        """Return options for vectors that a language model is trained from."""
-        return cls(_TRAINED_WINDOW, adjacent, _TRAINED_LENGTH_POWER, _TRAINED_VALUE_POWER)
+    # every vector is divided by this power of its length: at 1, rare words say as much about their morphemes as
+    # frequent ones; below, training can tell which words are certain
+    length_power: float
+    value_power: float  # power of the singular values; training needs columns of similar size
 
 
 def find_start(

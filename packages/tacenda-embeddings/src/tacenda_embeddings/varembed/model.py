@@ -312,7 +312,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             Held-out text, in the same vocabulary; training stops when it no longer improves, and the best
             parameters are kept.
         vectors
-            (types, width) initial word vectors, instead of ``settings.start``.
+            (types, width) initial word vectors, instead of ``settings.start``. A row of zeros says nothing about its
+            word.
         checkpoints
             A folder in which training saves its progress, one folder for each fit. Start an interrupted fit again with
             the same folder, and you get the same model.
@@ -418,7 +419,7 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
             its vocabulary get their own vectors.
         vectors
             (types, width) vectors from another source, to which the morphemes are fitted instead of to vectors from
-            counts.
+            counts. A row of zeros says nothing about its word.
 
         Raises
         ------
@@ -428,7 +429,7 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         corpus = as_corpus(text)
         counts = corpus.type_counts
         advanced = self.settings.advanced
-        factorization = Factorization.for_sums(advanced.start_adjacent, advanced.power)
+        factorization = Factorization(5, advanced.start_adjacent, 1.0, advanced.power)
         start = find_start(self.settings, corpus, counts, factorization, vectors)
         learned = FittedWords(start.inventory, start.words, start.morphemes, counts > 0)
         unexplained = np.square(start.words - learned.prior).sum(dtype=np.float64)

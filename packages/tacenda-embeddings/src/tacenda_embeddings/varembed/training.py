@@ -101,7 +101,7 @@ def fit_word_vectors(
     held_out = None if valid is None else concatenate(valid)
     counts = text.type_counts.copy()
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
-    factorization = Factorization.for_training(advanced.start_adjacent)
+    factorization = Factorization(10, advanced.start_adjacent, length_power=0.5, value_power=0.5)
     start = find_start(settings, text, counts, factorization, vectors, settings.start)
     needed = bytes_needed(settings, len(counts), len(start.inventory))
     devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
