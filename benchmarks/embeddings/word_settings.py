@@ -23,7 +23,7 @@ from benchmarks.embeddings.labelled import data_folder
 from tacenda import Corpus
 from tacenda.datasets import conllu
 from tacenda_embeddings import SumEmbed
-from tacenda_embeddings.varembed import initial_vectors
+from tacenda_embeddings.varembed import model as varembed
 
 Floats = npt.NDArray[np.float32]
 Sentences = Sequence[conllu.Sentence]
@@ -37,7 +37,7 @@ TREEBANKS = {  # training part, or None, and development part
     ),
 }
 TOKENIZERS = {"german": "words", "french": "spacy:fr"}
-#: Constants of `initial_vectors` and options of the model; the first row is what the code has.
+#: Constants of `varembed.model` and options of the model; the first row is what the code has.
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "as it is": ({}, {}),
     "window 10": ({"_WINDOW": 10}, {}),
@@ -114,14 +114,14 @@ def features(
 def measure(language: str, text: Corpus, name: str) -> str:
     """Fit a row and return its line of the table."""
     constants, advanced = ROWS[name]
-    usual = {constant: getattr(initial_vectors, constant) for constant in constants}
+    usual = {constant: getattr(varembed, constant) for constant in constants}
     try:
-        vars(initial_vectors).update(constants)
+        vars(varembed).update(constants)
         begun = time.process_time()
         model = SumEmbed(advanced=advanced).fit(text)
         seconds = time.process_time() - begun
     finally:
-        vars(initial_vectors).update(usual)
+        vars(varembed).update(usual)
     figure = accuracy(language, lambda words: model.scaled_vectors(words) / model.width**0.5)
     return f"{language}\t{name}\t{figure:.2f}\t{seconds:.0f} CPU seconds"
 

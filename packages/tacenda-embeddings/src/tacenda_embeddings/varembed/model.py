@@ -49,6 +49,7 @@ Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
+_WINDOW, _LENGTH_POWER = 5, 1.0  # of the `Factorization` of a `SumEmbed`
 _CACHED_WORDS = 20_000  # unseen words whose vectors are cached; some 15 MB
 _LINES_PER_WRITE = 4096
 
@@ -429,7 +430,9 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         corpus = as_corpus(text)
         counts = corpus.type_counts
         advanced = self.settings.advanced
-        factorization = Factorization(5, advanced.start_adjacent, 1.0, advanced.power)
+        factorization = Factorization(
+            _WINDOW, advanced.start_adjacent, _LENGTH_POWER, advanced.power
+        )
         start = find_start(self.settings, corpus, counts, factorization, vectors)
         learned = FittedWords(start.inventory, start.words, start.morphemes, counts > 0)
         unexplained = np.square(start.words - learned.prior).sum(dtype=np.float64)
