@@ -110,7 +110,8 @@ class Inventory:
         """Return the known morphemes of any word, with the base, and the number of unknown ones."""
         pieces = self.pieces(word)
         ids = [self._ids[piece] for piece in pieces if piece in self._ids]
-        n_unknown = 0 if self.segmenter.skips_unknown else len(pieces) - len(ids)
+        # letters of an unknown piece that overlaps others are known from those
+        n_unknown = 0 if self.segmenter.overlaps else len(pieces) - len(ids)
         if self.base:
             ids.insert(0, 0)
         return Morphemes(np.array(ids, np.int64), n_unknown)
@@ -174,8 +175,8 @@ def _spell(word: str, vocabulary: Vocabulary) -> str:
 
 
 def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:
-    """Return at most `MAX_PIECES` pieces; n-grams are not limited."""
-    if segmenter.skips_unknown or len(pieces) <= MAX_PIECES:
+    """Return at most `MAX_PIECES` pieces, or all pieces if they overlap."""
+    if segmenter.overlaps or len(pieces) <= MAX_PIECES:
         return pieces
     return (*pieces[: MAX_PIECES - 1], "".join(pieces[MAX_PIECES - 1 :]))
 
@@ -215,12 +216,14 @@ FINISH_THRESHOLD = 0.005  # Morfessor's default: it stops at a smaller relative 
 
 
 class Segmenter:
-    """Distinct non-empty pieces with their natural log-probabilities, which segment words; immutable."""
+    """Distinct non-empty pieces, which segment words; immutable.
+
+    Pieces that do not overlap have natural log-probabilities, by which they compete for the letters of a word.
+    """
 
     name: ClassVar[str]
-    #: Whether pieces that no word of the vocabulary has are ignored, as n-grams are, because known ones overlap them;
-    #: otherwise they count as unknown morphemes.
-    skips_unknown: ClassVar[bool] = False
+    #: Whether the pieces of a word overlap, as n-grams do; otherwise each letter belongs to one piece.
+    overlaps: ClassVar[bool] = False
 
     def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
         self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
@@ -250,14 +253,14 @@ class Segmenter:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
         names = pack_names("segmenter.pieces", self.pieces)
-        return names if self.skips_unknown else {**names, "segmenter.log_probs": self.log_probs}
+        return names if self.overlaps else {**names, "segmenter.log_probs": self.log_probs}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Rebuild a segmenter from its `arrays`. Raises ArtifactError."""
         pieces = unpack_names("segmenter.pieces", arrays)
         log_probs = np.zeros(len(pieces))
-        if not cls.skips_unknown:
+        if not cls.overlaps:
             declared = Float64[Array, "pieces"]
             log_probs = take(arrays, "segmenter.log_probs", declared, {"pieces": len(pieces)})
         if "" in pieces or len(set(pieces)) != len(pieces):
@@ -342,7 +345,7 @@ class NGramSegmenter(Segmenter):
     """
 
     name = "ngrams"
-    skips_unknown = True
+    overlaps = True
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
