@@ -187,7 +187,10 @@ def _encode(values: Float32, codes: Float32 | None) -> Rows:
         return values.view(np.uint32).astype(np.uint64)
     # in float64 the middle of two neighbors is strictly between them, so that a code is its own nearest
     middles = (codes[1:].astype(np.float64) + codes[:-1]) / 2
-    return np.searchsorted(middles, values).astype(np.uint64)
+    # most back-offs are that of the n-gram before: equal neighbors are searched once
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    numbers = np.searchsorted(middles, values[starts]).astype(np.uint64)
+    return np.repeat(numbers, np.diff(starts, append=len(values)))
 
 
 def _pair(integers: npt.NDArray[Any], floats: Float32) -> Rows:
