@@ -37,6 +37,7 @@ def fitted(name):
     ("name", "value"),
     [
         *((name, value) for name in MODELS for value in (3.5, b"seven b", frozenset({1}), None)),
+        *(("n-grams", words) for words in (("a",), (1.5,), (2**70,), ((1, 2), (3,)), ((1,), (2,)))),
         *(("LBL", words) for words in ((), (1, 2, 3) * 20, (10**6,), ("a",))),
         *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
         *(("HMM", (first, bytes(20))) for first in (1, "a")),

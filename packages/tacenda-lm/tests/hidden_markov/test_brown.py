@@ -1,5 +1,7 @@
 """Brown clustering: every merger is the cheapest one, by recomputed mutual information; the tree; the files."""
 
+import copy
+import pickle
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -152,6 +154,7 @@ def clusters():
 def test_saved_clusters_are_read_again(clusters, tmp_path):
     clusters.save(tmp_path / "paths")
     assert BrownClusters.load(tmp_path / "paths") == clusters
+    assert pickle.loads(pickle.dumps(clusters)) == copy.deepcopy(clusters) == clusters  # noqa: S301
     lines = (tmp_path / "paths").read_text().splitlines()
     assert [line.split("\t") for line in lines] == sorted(
         [path, word, str(clusters.counts[word])] for word, path in clusters.paths.items()
@@ -202,11 +205,12 @@ def test_rare_words_get_no_class():
     found = brown_clusters(text, 2, min_count=2)
     assert set(found.paths) == {"a", "b", "c"}
     assert found.n_classes == 2
-    with pytest.raises(ConfigurationError, match="min_count is -3, and must be at least 1"):
-        brown_clusters(text, 2, min_count=-3)
+    for wrong in (-3, 1.5):
+        with pytest.raises(ConfigurationError, match=f"min_count is {wrong}, and must be a whole"):
+            brown_clusters(text, 2, min_count=wrong)
 
 
-@pytest.mark.parametrize("n_classes", [0, 4])
+@pytest.mark.parametrize("n_classes", [0, 1.5, 4])
 def test_more_classes_than_words_are_refused(n_classes):
     with pytest.raises(ConfigurationError, match=f"n_classes is {n_classes}"):
         brown_clusters([["a", "b"], ["c"]], n_classes)

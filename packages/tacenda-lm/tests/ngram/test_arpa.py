@@ -232,7 +232,7 @@ def test_what_is_no_arpa_file_is_refused(read, tmp_path, content):
         KneserNey.from_arpa(tmp_path / "none.arpa")
 
 
-@pytest.mark.parametrize("word", ["two words", "<s>", "", "a\tb"])
+@pytest.mark.parametrize("word", ["two words", "<s>", "", "a\tb", "\ud800"])
 def test_a_word_that_no_file_can_hold_is_refused(tmp_path, word):
     model = KneserNey(order=2).fit([["a", word], ["b"]], marks="keep")
     with pytest.raises(DataError, match="cannot be written to an ARPA file"):

@@ -565,6 +565,7 @@ def test_a_sentence_a_row_becomes_a_row_a_word(model, items, options):
     "content",
     [
         "sep=;\nitem;word;rt\n1;a, b;3\n1;b;4\n",
+        "\ufeffitem;word;rt\n1;a, b;3\n1;b;4\n",
         "sep=\t\nitem\tword\trt\n1\ta, b\t3\n1\tb\t4\n",
         '"sep=;"\r\nitem;word;rt\r\n1;a, b;3\r\n1;b;4\r\n',
         "item;word;rt;;;\n1;a, b;3;;;\n1;b;4;;;\n;;;;;\n;;;;;\n",

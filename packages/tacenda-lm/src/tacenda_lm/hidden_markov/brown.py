@@ -21,8 +21,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
+from numbers import Integral
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +105,9 @@ class BrownClusters:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BrownClusters, ([(word, self.paths[word], n) for word, n in self.counts.items()],)
+
     def __repr__(self) -> str:
         return f"BrownClusters({len(self)} words, {self.n_classes} classes)"
 
@@ -173,14 +177,17 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     ``n_classes`` is from 1 to the number of different words, or for a ``min_count`` below 1, and CorpusError for a text
     without tokens.
     """
-    if min_count < 1:
-        raise ConfigurationError(f"min_count is {min_count}, and must be at least 1")
+    for name, number in (("n_classes", n_classes), ("min_count", min_count)):
+        if not isinstance(number, Integral) or number < 1:
+            raise ConfigurationError(
+                f"{name} is {number!r:.80}, and must be a whole number, at least 1"
+            )
     corpus = as_corpus(text)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to cluster")
     counts, boundary = corpus.type_counts, corpus.vocabulary.boundary_id
     kept = (counts >= min_count) & (np.arange(len(counts)) != boundary)
-    if not 1 <= n_classes <= int(kept.sum()):
+    if n_classes > int(kept.sum()):
         raise ConfigurationError(
             f"n_classes is {n_classes}, and must be from 1 to the number of different words, {kept.sum()}"
         )

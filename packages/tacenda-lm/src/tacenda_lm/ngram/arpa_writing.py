@@ -57,6 +57,13 @@ def write_arpa(
                 f"the word {word!r:.80} cannot be written to an ARPA file, where spaces separate words and "
                 f"{START} marks the beginning of a sentence: rename it in the text"
             )
+    try:
+        "".join(vocabulary.words).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"a word with {error.object[error.start]!a}, half of a surrogate pair, cannot be written to an ARPA file, "
+            "which is UTF-8: rename it in the text"
+        ) from error
     if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
         _write(path, vocabulary, table, start_log_prob)
         return

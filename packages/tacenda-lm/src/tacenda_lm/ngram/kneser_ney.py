@@ -48,7 +48,7 @@ from tacenda_lm.sequences import (
     check_sequences,
     check_word,
 )
-from tacenda_lm.states import State
+from tacenda_lm.states import State, not_of_this_model
 from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class KneserNey(LanguageModel):
     def _find_endings(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """Return the places of the listed endings of a context and their number, as ``lookup.step`` takes them."""
         places = np.zeros(self.table.order + 1, np.int64)
-        context = np.array(words[-len(places) :], np.int64)
+        context = _to_context(words[-len(places) :])
         places[-1] = lookups(len(context)).resolve(*self.table.arguments, context, places)
         return places
 
@@ -424,7 +424,7 @@ class KneserNey(LanguageModel):
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
         for i, state in enumerate(states):
-            words = state.parts()[-rows.shape[1] :]
+            words = _to_context(state.parts()[-rows.shape[1] :])
             lengths[i] = n = len(words)
             rows[i, rows.shape[1] - n :] = words
         return rows, lengths
@@ -444,8 +444,10 @@ class KneserNey(LanguageModel):
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """Do the same as `LanguageModel.score`; a string is split, looked up and scored in one pass."""
+        if not isinstance(sentence, str) or not sentence:
+            return super().score(sentence, bos, eos)
         scorer = self._prepare_scorer(1 + len(sentence) // _CHARACTERS_PER_WORD)
-        if scorer is not None and isinstance(sentence, str) and sentence:
+        if scorer is not None:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
             total, is_scored = scorer.score_line(*scorer.arguments, text, bos, eos)
             if is_scored:
@@ -532,7 +534,7 @@ class KneserNey(LanguageModel):
         """Back off to ``<s>``, a unigram that the table does not list."""
         from tacenda_lm.ngram.plain import penalty
 
-        backoffs = penalty(*self.table.arguments, np.array(state.parts(), np.int64))
+        backoffs = penalty(*self.table.arguments, _to_context(state.parts()))
         return self.start_log_prob * _LN10 + backoffs, 1
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
@@ -551,13 +553,24 @@ class KneserNey(LanguageModel):
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
         """Return log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
         scores, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
-        context = np.array(before, np.int64)
+        context = _to_context(before)
         bad = lookups(len(ids)).sequence_scores(
             *self.table.arguments, ids, offsets, context, scores, matched
         )
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
         return self._check_scores(scores), matched
+
+
+def _to_context(words: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the word ids of a state: int64 (words,). Raises DataError unless all are integers."""
+    try:
+        context = np.array(words)
+    except ValueError as error:  # lists of different lengths
+        raise not_of_this_model() from error
+    if len(context) and (context.ndim != 1 or context.dtype.kind != "i"):
+        raise not_of_this_model()
+    return context.astype(np.int64, copy=False)
 
 
 def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:

@@ -212,7 +212,7 @@ def _read_rows(
     if isinstance(lines, Path):
         lines = chain.from_iterable(read_blocks(lines, encoding, errors))
     ended = (f"{line}\n" for line in lines)
-    first, n_skipped = next(ended, ""), 0
+    first, n_skipped = next(ended, "").removeprefix("\ufeff"), 0
     while first and ((named := _SEPARATOR.fullmatch(first)) or not first.strip()):
         if named and delimiter is None:
             delimiter = named[1]
