@@ -44,8 +44,9 @@ from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
-from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Pieces, Trainer, sum_rows, train
+from tacenda_lm.steps import sum_rows
+from tacenda_lm.streams import Contexts, Pieces, Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.training import StreamTrainer, train
 
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
@@ -539,7 +540,7 @@ def compute_gradients(
 # -- training ----------------------------------------------------------------------------------------
 
 
-class BoltzmannTrainer(Trainer):
+class BoltzmannTrainer(StreamTrainer):
     """An FRBM under training, whose parameters are changed in place; batches are arrays of positions."""
 
     def __init__(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
+from tacenda.fitting import fingerprint_arrays
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
@@ -159,6 +160,45 @@ class Contexts(NamedTuple):
         return cls(words, present, np.zeros(len(windows), np.int64))
 
 
+class Pieces:
+    """A text in ``parts`` equal parts that are read in parallel and in order: a batch has a piece of each.
+
+    A batch is a pair, its first step and its end, where step i reads the i-th token of every part. Its number of steps
+    grows geometrically from ``first`` in the first of ``epochs`` epochs to ``last`` in the last.
+    """
+
+    def __init__(self, text: Stream, parts: int, first: int, last: int, epochs: int = 1) -> None:
+        self.text, self.parts, self.steps = text, parts, -(-len(text.ids) // parts)
+        self.first, self.last, self.epochs = first, last, epochs
+
+    def positions(self, batch: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Return the positions of a batch in the text, (steps, parts); -1 after the end of the text."""
+        positions = np.arange(*batch)[:, None] + self.steps * np.arange(self.parts)
+        return np.where(positions < len(self.text.ids), positions, -1)
+
+    def length(self, epoch: int) -> int:
+        """Return how many steps a batch of an epoch has."""
+        share = epoch / max(self.epochs - 1, 1)
+        steps: float = self.first * (self.last / self.first) ** share
+        return max(1, round(steps))
+
+    def n_batches(self, epoch: int) -> int:
+        """Return how many batches an epoch has."""
+        return -(-self.steps // self.length(epoch))
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the batches of an epoch without the first ``skip``."""
+        length = self.length(epoch)
+        for begin in range(skip * length, self.steps, length):
+            yield begin, min(begin + length, self.steps)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the text and of how it is cut."""
+        return fingerprint_arrays(
+            tuple(self.text), "pieces", self.parts, self.first, self.last, self.epochs
+        )
+
+
 def streams_of(
     corpus: Corpus, valid: Corpus | None, *, across: bool
 ) -> tuple[Stream, Stream | None]:
@@ -182,7 +222,8 @@ def _convert_blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tup
 class Predictor:
     """Base of fitted models that predict a word from a vector. Ids are already checked; logarithms are natural.
 
-    A subclass implements `start`, `after`, `vectors`, `passes` and `rows`; the other methods follow from these.
+    A subclass implements `start`, `after`, `vectors`, `rows` and `passes`; the other methods follow from these. Instead
+    of `passes` it may implement `score`, `score_from`, `vectors_from` and `distributions`.
     """
 
     boundary: int  # the id of ``</s>``, after which a text begins

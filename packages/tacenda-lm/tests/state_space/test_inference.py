@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from tacenda_lm.state_inference import find_most_probable, make_product, solve
+from tacenda_lm.state_space.inference import find_most_probable, make_product, solve
 
 
 def brute(outputs, biases, predicted, word, variance):

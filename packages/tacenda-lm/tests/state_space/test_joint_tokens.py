@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda_lm.joint_tokens import JointTokens
-from tacenda_lm.state_space import read_windows
+from tacenda_lm.state_space.joint_tokens import JointTokens
+from tacenda_lm.state_space.prediction import read_windows
 from tacenda_lm.streams import Stream
 
 TYPES, UNKNOWN, LONGEST = 4, 1, 4

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from support.gradients import dense
-from tacenda_lm import state_space
-from tacenda_lm.state_space import Inputs, Parameters, Piece, backward, forward
+from tacenda_lm.state_space import recurrence
+from tacenda_lm.state_space.recurrence import Inputs, Parameters, Piece, Recurrence
 
 VARIANCE, UNKNOWN = 0.7, 2
 TYPES, STEPS, TEXTS, FEATURES, JOINT, RUNS = 6, 5, 3, 2, 3, 7
@@ -68,9 +68,9 @@ def loss_in_torch(leaves, piece, before, exact, keep):
 @pytest.mark.parametrize(("internal", "order", "lengths"), [(4, 3, 2), (3, 1, 0), (0, 3, 1)])
 def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
     p, piece, before, keep = problem(internal, order, lengths)
-    p = replace(p, exact=exact)
-    found = forward(p, piece, before, keep)
-    loss, gradients = backward(p, piece, found, keep)
+    passes = Recurrence(replace(p, exact=exact))
+    found = passes.forward(piece, before, keep)
+    loss, gradients = passes.backward(piece, found, keep)
     leaves = p.map(lambda each: torch.from_numpy(each).requires_grad_())
     expected = loss_in_torch(leaves, piece, before, exact, keep)
     assert loss == pytest.approx(expected.item(), rel=1e-9)
@@ -88,10 +88,10 @@ def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_compiled_loop_finds_what_products_find(dtype, kept, monkeypatch):
     p, piece, before, keep = problem(dtype=dtype)
-    arguments = p, piece, before, keep if kept else None
-    compiled = forward(*arguments)
-    monkeypatch.setattr(state_space, "SMALL_VOCABULARY", 0)
-    for found, expected in zip(compiled, forward(*arguments), strict=True):
+    passes, given = Recurrence(p), (piece, before, keep if kept else None)
+    compiled = passes.forward(*given)
+    monkeypatch.setattr(recurrence, "SMALL_VOCABULARY", 0)
+    for found, expected in zip(compiled, passes.forward(*given), strict=True):
         assert found.dtype == expected.dtype == dtype
         np.testing.assert_allclose(
             found, expected, rtol=0, atol=1e-5 if dtype == np.float32 else 1e-12

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Probabilities, over
 from tacenda.corpus import Corpus
-from tacenda.fitting import FitRun, StepResult, Sweeps, Trainer, fingerprint_arrays
+from tacenda.fitting import FitRun, StepResult, Sweeps, fingerprint_arrays
 from tacenda.fitting.trainer import State
 from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, hmm_features_backward
 from tacenda.progress import track
@@ -21,7 +21,7 @@ from tacenda_lm import options
 from tacenda_lm.hidden_markov.tables import Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import compute_perplexity, train
+from tacenda_lm.training import TextTrainer, compute_perplexity, train
 
 _Floats = npt.NDArray[np.float32]
 # standard deviation of the logarithms of the first probabilities; states that begin equal would stay equal
@@ -76,7 +76,7 @@ class Expected(Arrays):
     starts: Probabilities[Array, "1 states"]
 
 
-class BaumWelch(Trainer):
+class BaumWelch(TextTrainer):
     """An `HMM` under training, as `tacenda.fitting` takes it; a step is one pass over the text.
 
     (Baum and Welch; Rabiner 1989, section III.C.) The perplexity of ``valid`` is the criterion.

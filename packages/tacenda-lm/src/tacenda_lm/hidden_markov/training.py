@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from tacenda import devices, fitting
+from tacenda import devices
 from tacenda.array_ops import from_tensor, in_c_order, library
 from tacenda.arrays import Array
 from tacenda.corpus import Corpus
@@ -44,7 +44,8 @@ from tacenda_lm.hidden_markov.tables import (
 )
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import averaging_weight, compute_perplexity, schedule_rate, train
+from tacenda_lm.steps import averaging_weight
+from tacenda_lm.training import TextTrainer, compute_perplexity, schedule_rate, train
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
@@ -513,7 +514,7 @@ def draw_network(
     return Tabular(*given, pairs_of(ids, offsets, lexicon))
 
 
-class Trainer(fitting.Trainer):
+class Trainer(TextTrainer):
     """A model under training, as `tacenda.fitting` takes it; batches are numbers of sentences.
 
     The network is trained in place, on the device of the settings. What is learned is the running average of its

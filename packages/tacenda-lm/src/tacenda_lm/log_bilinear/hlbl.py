@@ -44,8 +44,9 @@ from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
+from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, draw_dropout_mask, train
+from tacenda_lm.training import StreamTrainer, train
 
 _Floats = npt.NDArray[np.float32]
 # chosen by the perplexity of held-out text of three sizes, and of Penn Treebank
@@ -381,7 +382,7 @@ class HLBL(StreamModel):
         return predictor(parameters.map(_align), tree, advanced.tail_rates, boundary)
 
 
-class HLBLTrainer(Trainer):
+class HLBLTrainer(StreamTrainer):
     """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
 
     def __init__(

@@ -25,8 +25,9 @@ from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
+from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, draw_dropout_mask, train
+from tacenda_lm.training import StreamTrainer, train
 
 _ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large
 _INITIAL_ACCUMULATOR = 1e-6  # of AdaGrad
@@ -340,7 +341,7 @@ def _estimate_bytes(settings: LBLSettings, types: int) -> int:
     return 4 * (3 * parameters + batch)
 
 
-class LBLTrainer(Trainer):
+class LBLTrainer(StreamTrainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
     ``counts`` (types,), how often each type occurs in the training text, give the first biases and the distribution

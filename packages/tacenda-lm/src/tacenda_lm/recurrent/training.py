@@ -14,15 +14,9 @@ from tacenda.fitting.schedules import Position
 from tacenda_lm.recurrent.network import Network, RecurrentPredictor, score_targets, step
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.sequences import Ids
+from tacenda_lm.steps import Gradient, averaging_weight, draw_dropout_mask, sum_by_row
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import (
-    Gradient,
-    Trainer,
-    averaging_weight,
-    compute_perplexity,
-    draw_dropout_mask,
-    sum_by_row,
-)
+from tacenda_lm.training import StreamTrainer, compute_perplexity
 
 _MAX_GRADIENT_NORM = 5.0  # of a step
 _RATE_DECAY = 0.5  # factor of the rate after each epoch, once it falls
@@ -126,7 +120,7 @@ class WhenSettled(Callback):
         return isinstance(run.model, RecurrentTrainer) and run.model.rate.settled
 
 
-class RecurrentTrainer(Trainer):
+class RecurrentTrainer(StreamTrainer):
     """A network under training, changed in place, and the running average of its parameters, which is the model.
 
     A step of plain gradient descent that is long enough for rare words is too long for frequent ones: their rows follow

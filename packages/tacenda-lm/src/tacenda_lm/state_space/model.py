@@ -1,0 +1,277 @@
+"""`StateSpaceLM`: a softmax over the next token from a linear state (Siivola and Honkela 2003), and its training.
+
+Training follows the likelihood of the text, with gradients that go back through states and their inference, or the
+rules of the paper. `tacenda_lm.state_space.recurrence` has the equations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.arrays import Array, Int64, take
+from tacenda.corpus import Corpus
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.fitting import FitRun, StepResult
+from tacenda.settings import configured_by
+from tacenda_lm.state_space.joint_tokens import JointTokens
+from tacenda_lm.state_space.prediction import StateSpacePredictor, Text, read_windows
+from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
+from tacenda_lm.state_space.settings import StateSpaceLMSettings
+from tacenda_lm.states import log_softmax
+from tacenda_lm.steps import draw_dropout_mask, sum_by_row
+from tacenda_lm.streams import Pieces, Stream, StreamModel, streams_of
+from tacenda_lm.training import StreamTrainer, schedule_rate, train
+
+# what training begins with
+_INITIAL_SCALE = 0.1  # of the elements of matrices
+_FEATURES_SCALE = 5  # of feature vectors, relative to other matrices
+_INITIAL_REACH = 1.0  # of a token's e on its own score through the internal state
+_INITIAL_MEMORY = 0.8  # share of an element of the internal state that is left after a token
+_ADDED_COUNT = 0.1  # added to the count of every token, so that none is impossible
+_INITIAL_SUM = 1e-6  # of squares, in AdaGrad
+
+_MAX_GRADIENT_NORM = 1.0  # of the mean gradient of a token; a longer gradient is scaled down
+_MAX_WARMUP_STEPS = 50  # in which the learning rate rises
+_MIN_TOKENS_PER_STREAM = 16
+
+
+class StateSpaceLM(StreamModel):
+    """A state-space language model.
+
+        s^(t) = [A s(t-1); C x(t-1); ...; C x(t-n)],    P(y(t) | s^(t)) = softmax(B s^(t) + b)
+
+    (Siivola and Honkela 2003, eqs 3 to 5, and a bias.) The state consists of an internal part, which is computed from
+    the last state, and the feature vectors of the last n = order - 1 tokens. A token that was read corrects the state
+    that was predicted. An unknown token is a zero vector and corrects nothing (section 2.5). To get the models of the
+    paper, set ``training="rules"``, ``inference="map"`` and, in ``advanced``, ``biases=False`` and ``norm_limit=10``.
+    """
+
+    name: ClassVar[str] = "state_space"
+    settings: StateSpaceLMSettings
+    _predictor: StateSpacePredictor | None = None
+
+    @configured_by(StateSpaceLMSettings)
+    def __init__(self, settings: StateSpaceLMSettings) -> None:
+        super().__init__(settings)
+        if settings.training == "rules" and settings.advanced.joint_order > 1:
+            raise ConfigurationError(
+                "StateSpaceLM: the rules of the paper learn no vectors of runs: give advanced.joint_order=1 or "
+                'training="gradient"'
+            )
+        if not settings.internal + settings.inputs:
+            raise ConfigurationError(
+                "StateSpaceLM: with order=1 and internal=0 the state is empty: increase one of them"
+            )
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
+        settings, advanced = self.settings, self.settings.advanced
+        vocabulary = corpus.vocabulary
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
+        types, unknown = len(vocabulary), vocabulary.unknown_id
+        joint = JointTokens([], types, unknown)
+        if advanced.joint_order > 1:
+            places = np.flatnonzero(~text.firsts)
+            windows = read_windows(text, places, advanced.joint_order, unknown)
+            joint = JointTokens.of(windows, types, unknown)
+        parameters = draw_parameters(settings, corpus.type_counts, unknown, len(joint))
+        streams = max(1, min(advanced.streams, len(text.ids) // _MIN_TOKENS_PER_STREAM))
+        by_rules = settings.training == "rules"
+        last = advanced.last_piece if by_rules else advanced.piece
+        source = Pieces(text, streams, advanced.piece, last, settings.epochs)
+        trainer_class = RulesTrainer if by_rules else GradientTrainer
+        trainer = trainer_class(settings, parameters, joint, source, held_out)
+        rate = schedule_rate(
+            settings.learning_rate, settings.epochs, source, warm_up=_MAX_WARMUP_STEPS
+        )
+        history = train(trainer, source, run, rate)
+        self._vocabulary, self._predictor = vocabulary, trainer.predictor()
+        self.fitted_on = {"training": history.as_dict()}
+
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> StateSpacePredictor:
+        settings, advanced, vocabulary = self.settings, self.settings.advanced, self.vocabulary
+        types, unknown = len(vocabulary), vocabulary.unknown_id
+        lengths = {"lengths": advanced.joint_order - 1}
+        keys = take(arrays, "runs", Int64[Array, "runs"], {})
+        sizes = take(arrays, "run_sizes", Int64[Array, "lengths"], lengths)
+        joint = JointTokens.from_arrays(keys, sizes, types, unknown)
+        parameters = Parameters.from_arrays(
+            arrays,
+            types=types,
+            internal=settings.internal,
+            state=settings.internal + settings.inputs,
+            features=settings.features,
+            runs=len(joint),
+            joint_width=advanced.joint_width,
+            variance=advanced.variance,
+            exact=settings.inference == "map",
+        )
+        if parameters.features[unknown].any():
+            raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
+        return StateSpacePredictor(parameters, joint, settings, vocabulary.boundary_id)
+
+
+def draw_parameters(
+    settings: StateSpaceLMSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
+) -> Parameters:
+    """Draw the parameters that training begins with; ``counts`` (types,) are of the training text.
+
+    Matrices are small random numbers, with which internal states are fading sums. The biases make a unigram model, and
+    the vectors of runs are zero.
+    """
+    rng, advanced = np.random.default_rng([settings.seed, 1]), settings.advanced
+    types, q, state = len(counts), settings.internal, settings.internal + settings.inputs
+
+    def draw_normal(*shape: int) -> npt.NDArray[np.float32]:
+        return rng.standard_normal(shape, np.float32) * np.float32(_INITIAL_SCALE)
+
+    transition = draw_normal(q, state)
+    if settings.training == "gradient":
+        # random and diagonal part together shrink a state, however wide it is
+        transition[:, :q] /= np.float32(np.sqrt(max(q, 1)))
+        transition[:, :q] += np.float32(_INITIAL_MEMORY) * np.eye(q, dtype=np.float32)
+    outputs, features = draw_normal(types, state), draw_normal(types, settings.features)
+    if settings.training == "gradient":
+        # a token that was read passes through B twice on its way to a prediction: a small B is learned slowly, and with
+        # a large G = variance B B' a step of ascent from the predicted state overshoots
+        reach = np.sqrt(_INITIAL_REACH / (advanced.variance * max(q, 1)))
+        outputs[:, :q] *= np.float32(reach / _INITIAL_SCALE)
+        features *= np.float32(_FEATURES_SCALE)
+    features[unknown] = 0
+    smoothed = counts + _ADDED_COUNT
+    biases = np.log(smoothed / smoothed.sum()) if advanced.biases else np.zeros(types)
+    return Parameters(
+        transition,
+        outputs,
+        features,
+        biases[:, None].astype(np.float32),
+        joint=np.zeros((runs, advanced.joint_width), np.float32),
+        variance=advanced.variance,
+        exact=settings.inference == "map",
+    )
+
+
+class GradientTrainer(StreamTrainer):
+    """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
+
+    Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins with zero
+    states. Gradients go back through the states of a batch; the state before it is a constant.
+    """
+
+    def __init__(
+        self,
+        settings: StateSpaceLMSettings,
+        parameters: Parameters,
+        joint: JointTokens,
+        source: Pieces,
+        valid: Stream | None,
+    ) -> None:
+        self.current, self.joint = parameters, joint
+        self.source, text = source, source.text
+        self._pieces = Text(text, settings.window, settings.order - 1, joint)
+        shape = source.parts, self._count_carried()
+        # the states before the next batch
+        self._carried = np.zeros(shape, parameters.outputs.dtype)
+        tables = dict(parameters.items())
+        sums = {**dict.fromkeys(tables, _INITIAL_SUM), "joint": settings.advanced.joint_sum}
+        rest = {"before": self._carried}
+        super().__init__(settings, tables, text, valid, accumulators=sums, rest=rest)
+
+    def _count_carried(self) -> int:
+        """Return the number of elements of a state that the next batch needs."""
+        return self.current.internal
+
+    def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
+        piece = self._pieces.read_piece(self.source.positions(batch))
+        if batch[0] == 0:
+            self._carried[:] = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
+            loss, norm = self._learn(piece, learning_rate)
+        self.steps += 1
+        return StepResult(loss, float(piece.live.sum()), norm)
+
+    def predictor(self) -> StateSpacePredictor:
+        return StateSpacePredictor(self.current, self.joint, self.settings, self.boundary)
+
+    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
+        """Change the parameters, and return the summed loss of the piece and the norm of the mean gradient, if any."""
+        settings, keep = self.settings, None
+        rng = np.random.default_rng([settings.seed, 2, self.steps])
+        share, runs = settings.advanced.joint_dropout, piece.inputs.runs
+        if runs.shape[-1] and share:
+            # new text lacks some runs, which the training text never does: some places ignore runs from a random length
+            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
+            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
+        if settings.dropout:
+            shape = (*piece.words.shape, self.current.outputs.shape[1])
+            keep = draw_dropout_mask(shape, settings.dropout, rng)
+        recurrence = Recurrence(self.current)
+        found = recurrence.forward(piece, self._carried, keep)
+        loss, gradients = recurrence.backward(piece, found, keep)
+        self._carried[:] = found.after
+        rows, values = map(np.asarray, gradients["features"])
+        known = rows != self.joint.unknown  # the vector of an unknown token stays zero
+        gradients["features"] = rows[known], values[known]
+        if not settings.advanced.biases:
+            del gradients["biases"]
+        per_token = 1 / max(float(piece.live.sum()), 1.0)
+        squares = sum(float((gradient * gradient).sum()) for _, gradient in gradients.values())
+        norm = per_token * float(np.sqrt(squares))
+        factor = np.float32(per_token * min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30)))
+        for name, (table_rows, gradient) in gradients.items():
+            if gradient.size:
+                # A is applied again and again: whole rows that move at once make it unstable
+                slower = float(np.sqrt(gradient.shape[1])) if name == "transition" else 1.0
+                self.move(name, table_rows, gradient * factor, learning_rate / slower)
+        return loss, norm
+
+
+class RulesTrainer(GradientTrainer):
+    """A model under training by the rules of the paper, which move each matrix towards the states (eqs 10 to 12).
+
+        A += rate mean (s_q(t) - A s(t-1)) s(t-1)' / variance,    B += rate mean (x(t) - x^(t)) s(t)'
+        C += rate mean sum_i (s_l,i(t) - C x(t-i)) x(t-i)' / variance
+
+    s(t) is the state after its token was read, and x^(t) the probabilities predicted from it. Eq 12 prints x(t-n) for
+    x(t-i). Means over a batch replace the paper's sums, so that a rate does not depend on the batch. After a step, a
+    matrix whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
+    """
+
+    def _count_carried(self) -> int:
+        return int(self.current.outputs.shape[1])
+
+    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
+        p, n_q, recurrence = self.current, self.current.internal, Recurrence(self.current)
+        x = piece.inputs.look_up(p)
+        changes = {name: np.zeros_like(table) for name, table in p.items()}
+        d_features, loss = np.zeros_like(x), 0.0
+        for t in range(len(x)):
+            q = np.clip(self._carried @ p.transition.T, -LIMIT, LIMIT)
+            predicted = np.concatenate([q, x[t]], axis=1)
+            scores = predicted @ p.outputs.T + p.biases[:, 0]
+            rows = log_softmax(scores.copy())
+            loss -= float((rows[np.arange(len(rows)), piece.words[t]] * piece.live[t]).sum())
+            e, _ = recurrence.read(rows, scores, piece.words[t], piece.seen[t])
+            moved = e @ p.outputs  # (s - s^) / variance
+            s = predicted + p.variance * moved
+            changes["transition"] += moved[:, :n_q].T @ self._carried
+            changes["outputs"] += e.T @ s
+            changes["biases"] += e.sum(axis=0)[:, None]
+            d_features[t] = moved[:, n_q:]
+            self._carried[:] = s * piece.live[t][:, None]
+        width = p.features.shape[1]
+        words, sums = sum_by_row(piece.inputs.words.ravel(), d_features.reshape(-1, width))
+        changes["features"][words] = sums
+        advanced, rate = self.settings.advanced, learning_rate / max(float(piece.live.sum()), 1.0)
+        changes["features"][self.joint.unknown] = 0
+        if not advanced.biases:
+            changes["biases"][:] = 0
+        for name, change in changes.items():
+            table = getattr(self.current, name)
+            table += np.float32(rate) * change
+            squares = float((table.astype(np.float64) ** 2).sum())
+            if name != "biases" and squares > advanced.norm_limit:
+                table *= np.float32(np.sqrt(advanced.norm_limit / squares))
+        return loss, None
