@@ -24,7 +24,7 @@ from tacenda_lm import (
     StateSpaceLM,
     TemporalFRBM,
 )
-from tacenda_lm.boltzmann import BoltzmannTrainer, TemporalTrainer
+from tacenda_lm.boltzmann.model import BoltzmannTrainer, TemporalTrainer
 from tacenda_lm.hidden_markov.hmm import BaumWelch
 from tacenda_lm.hidden_markov.training import Trainer
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tacenda_lm.boltzmann import BoltzmannParameters
+from tacenda_lm.boltzmann.machine import BoltzmannParameters
 from tacenda_lm.streams import Contexts
 
 

@@ -4,18 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda_lm import TemporalFRBM, boltzmann
-from tacenda_lm.boltzmann import (
+from tacenda_lm import TemporalFRBM
+from tacenda_lm.boltzmann import model
+from tacenda_lm.boltzmann.contrast import (
     Negative,
-    TemporalTrainer,
     compute_gradients,
-    compute_inputs,
     contrast,
     contrast_by_mean_field,
+)
+from tacenda_lm.boltzmann.machine import (
+    compute_inputs,
     look_up_features,
     pack_word_inputs,
     sigmoid,
 )
+from tacenda_lm.boltzmann.model import TemporalTrainer
 from tacenda_lm.streams import Stream
 
 
@@ -74,7 +77,7 @@ def test_the_gradient_of_the_likelihood_is_that_of_autograd(oracles, temporal):
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradient_through_time_is_that_of_autograd(oracles, across, monkeypatch):
     """Over pieces of several stretches, with sentences that begin within them, from hidden units that are carried."""
-    monkeypatch.setattr(boltzmann, "draw_by_prediction", whole_expectation)
+    monkeypatch.setattr(model, "draw_by_prediction", whole_expectation)
     p = oracles.machine(temporal=True)
     text = np.array([1, 3, 0, 2, 5, 4, 0, 1, 1, 2, 4, 0, 3, 5, 0, 2, 2, 0], np.int32)
     stream = Stream.of(text, np.array([0, len(text)]), 0, across)

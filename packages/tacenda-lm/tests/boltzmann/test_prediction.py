@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_lm.boltzmann import _TOKENS_PER_BLOCK, BoltzmannPredictor
+from tacenda_lm.boltzmann.machine import _TOKENS_PER_BLOCK, BoltzmannPredictor
 from tacenda_lm.streams import Stream
 
 END = 0

@@ -5,13 +5,8 @@ import pytest
 from scipy.stats import chisquare
 
 from tacenda.kernels.boltzmann import pack_inputs
-from tacenda_lm.boltzmann import (
-    compute_inputs,
-    draw,
-    draw_by_divergence,
-    draw_by_prediction,
-    look_up_features,
-)
+from tacenda_lm.boltzmann.contrast import draw, draw_by_divergence, draw_by_prediction
+from tacenda_lm.boltzmann.machine import compute_inputs, look_up_features
 
 
 @pytest.mark.parametrize("types", [2, 5, 127, 128, 129, 400])

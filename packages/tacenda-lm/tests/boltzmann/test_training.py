@@ -9,8 +9,9 @@ from support.texts import text
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
 from tacenda.fitting import StepResult
-from tacenda_lm import FRBM, KneserNey, TemporalFRBM, boltzmann
-from tacenda_lm.boltzmann import BoltzmannTrainer, TemporalTrainer, draw_parameters
+from tacenda_lm import FRBM, KneserNey, TemporalFRBM
+from tacenda_lm.boltzmann import model
+from tacenda_lm.boltzmann.model import BoltzmannTrainer, TemporalTrainer, draw_parameters
 from tacenda_lm.streams import Stream
 
 SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
@@ -164,8 +165,8 @@ def test_pieces_hold_every_word_once_and_in_order(n, batch, piece):
 
 
 def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alone(monkeypatch):
-    monkeypatch.setattr(boltzmann, "_FEATURE_DECAY", 0.1)
-    monkeypatch.setattr(boltzmann, "_WEIGHT_DECAY", 0.2)
+    monkeypatch.setattr(model, "_FEATURE_DECAY", 0.1)
+    monkeypatch.setattr(model, "_WEIGHT_DECAY", 0.2)
     settings, corpus = FRBM(**SMALL).settings, Corpus.from_sentences(text())
     parameters = draw_parameters(settings, corpus)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
