@@ -24,7 +24,7 @@ import numpy.typing as npt
 from benchmarks import kept
 from tacenda import Corpus, datasets
 from tacenda_lm import KneserNey, StateSpaceLM
-from tacenda_lm.mixture import fit_weights
+from tacenda_lm.mixture.weights import fit_weights
 
 SPARSE, DENSE, DEVELOPMENT, TEST = 1_016, 100_080, 5_006, 5_037  # letters; those of the paper
 #: Where the excerpts of all tables begin.

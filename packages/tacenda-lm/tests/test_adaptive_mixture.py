@@ -72,13 +72,13 @@ def test_words_one_by_one_have_the_scores_of_the_text_in_whatever_pieces(models)
 
 
 def test_distributions_have_the_weights_of_their_place(models, monkeypatch):
-    from tacenda_lm import mixture as module
+    from tacenda_lm.mixture import fixed
 
     mixture = AdaptiveMixture(models, adaptation=2.0, memory=0.8)
     ids, offsets = encode_sentences(VALID[:5], mixture.vocabulary, eos=True)
     scores = mixture.score_corpus(ids, offsets)
     for size in (1, 3, 1000):
-        monkeypatch.setattr(module, "rows_of_block", lambda n_types, size=size: size)
+        monkeypatch.setattr(fixed, "rows_of_block", lambda n_types, size=size: size)
         rows = np.concatenate(list(mixture.distributions(ids, offsets)))
         np.testing.assert_allclose(rows[np.arange(len(ids)), ids], scores, rtol=1e-9)
 

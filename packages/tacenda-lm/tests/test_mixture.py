@@ -21,7 +21,7 @@ from tacenda.errors import (
 )
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import LBL, KneserNey, Mixture
-from tacenda_lm.mixture import fit_weights
+from tacenda_lm.mixture.weights import fit_weights
 from tacenda_lm.sequences import encode_sentences
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
@@ -182,7 +182,8 @@ def test_a_component_that_is_fitted_again_has_its_new_words():
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacenda_lm import mixture, states
+    from tacenda_lm import states
+    from tacenda_lm.mixture import fixed
 
     ids, offsets = encode_sentences(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
@@ -190,7 +191,7 @@ def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, m
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
     monkeypatch.setattr(states, "_LOG_PROBS_PER_BLOCK", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
-        monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
+        monkeypatch.setattr(fixed, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))
         assert {len(block) for block in blocks[:-1]} <= {size}
         np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-9)
