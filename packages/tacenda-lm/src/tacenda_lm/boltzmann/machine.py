@@ -28,7 +28,8 @@ from tacenda.kernels.boltzmann import PackedInputs, hidden_sums, pack_inputs
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
-from tacenda_lm.streams import Contexts, Predictor, Stream
+from tacenda_lm.stream_model import Predictor
+from tacenda_lm.streams import Contexts, Stream
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]

@@ -37,7 +37,8 @@ from tacenda_lm.boltzmann.machine import (
     sigmoid,
 )
 from tacenda_lm.steps import sum_rows
-from tacenda_lm.streams import Contexts, Pieces, Stream, StreamModel, streams_of
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Contexts, Pieces, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train
 
 _INITIAL_SUM = 1e-6  # of squares, in AdaGrad

@@ -45,7 +45,8 @@ from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
 from tacenda_lm.steps import draw_dropout_mask
-from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.stream_model import Predictor, StreamModel
+from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train
 
 _Floats = npt.NDArray[np.float32]

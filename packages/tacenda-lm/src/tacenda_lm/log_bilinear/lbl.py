@@ -26,7 +26,8 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.steps import draw_dropout_mask
-from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.stream_model import Predictor, StreamModel
+from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train
 
 _ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large

@@ -17,7 +17,8 @@ from tacenda_lm.recurrent.network import Network, RecurrentPredictor, SavedNetwo
 from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.recurrent.training import RecurrentTrainer, WhenSettled, Windows, choose_schedule
 from tacenda_lm.sequences import Ids
-from tacenda_lm.streams import Stream, StreamModel
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Stream
 from tacenda_lm.training import train
 
 _ADDED_COUNT = 0.1  # added to the count of every word, so that none has a frequency of zero

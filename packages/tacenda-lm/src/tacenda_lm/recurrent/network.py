@@ -24,7 +24,8 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State
-from tacenda_lm.streams import Predictor, Stream
+from tacenda_lm.stream_model import Predictor
+from tacenda_lm.streams import Stream
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]

@@ -22,7 +22,8 @@ from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurren
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.states import log_softmax
 from tacenda_lm.steps import draw_dropout_mask, sum_by_row
-from tacenda_lm.streams import Pieces, Stream, StreamModel, streams_of
+from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.streams import Pieces, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, schedule_rate, train
 
 # what training begins with

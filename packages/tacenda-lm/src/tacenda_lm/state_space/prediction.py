@@ -16,7 +16,8 @@ from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.recurrence import Forward, Inputs, Parameters, Piece, Recurrence
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
-from tacenda_lm.streams import Contexts, Predictor, Stream
+from tacenda_lm.stream_model import Predictor
+from tacenda_lm.streams import Contexts, Stream
 
 _TEXTS_PER_BLOCK = 64  # scored side by side
 _LOG_PROBS_PER_PIECE = 1 << 18
