@@ -1,4 +1,4 @@
-"""What steps of training share: the sums of gradients by row, masks of dropout, and running averages."""
+"""Parts of steps that several models share: the sums of gradients by row, masks of dropout, and running averages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a factored restricted Boltzmann machine learns from: the observed words against words of the model.
+"""The learning of a factored restricted Boltzmann machine: the observed words against words of the model.
 
 Learning follows the gradient of the log-likelihood, or contrastive divergence (Mnih 2010, section 3.1):
 

@@ -1,4 +1,4 @@
-"""What a factored restricted Boltzmann machine of words predicts (Mnih 2010, sections 3.1 and 3.2).
+"""The predictions of a factored restricted Boltzmann machine of words (Mnih 2010, sections 3.1 and 3.2).
 
     E(w_n, h, w_1:n-1) = - sum_i v_i^T R W_i h - b_h^T h - b_v^T v_n                                      (eq 3.2)
 
