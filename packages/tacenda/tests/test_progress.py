@@ -89,6 +89,17 @@ def test_a_bar_that_cannot_be_written_does_not_end_the_work(monkeypatch):
         def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    screen_for(monkeypatch, Full())
-    assert list(track(range(3), "fitting")) == [0, 1, 2]
-    progress.announce("a line")
+    class Log:
+        """A stand-in for standard error that cannot tell whether it is a terminal."""
+
+        def write(self, text): ...
+        def flush(self): ...
+
+    closed = io.StringIO()
+    closed.close()
+    for stream in (Full(), Log(), closed):
+        for wish in ("", "1"):
+            screen_for(monkeypatch, stream)
+            monkeypatch.setenv("TACENDA_PROGRESS", wish)
+            assert list(track(range(3), "fitting")) == [0, 1, 2]
+            progress.announce("a line")

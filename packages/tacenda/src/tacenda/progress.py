@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar, cast
 T = TypeVar("T")
 
 DELAY_SECONDS = 1.0
+#: Errors of a full disk under the log, and of a pipe or a stream that is closed.
+_LOST = OSError, ValueError
 
 
 @dataclass(eq=False)
@@ -70,13 +72,13 @@ def track(
         # no helper thread: in a forked child it would be lost, and its lock would stay locked
         monitor_interval = 0
 
-        # a full disk under the log, or a closed pipe, must not end the work
+        # nothing that keeps a bar from being seen may end the work
         def display(self, *arguments: Any, **more: Any) -> None:
-            with suppress(OSError):
+            with suppress(*_LOST):
                 super().display(*arguments, **more)
 
         def close(self) -> None:
-            with suppress(OSError):
+            with suppress(*_LOST):
                 super().close()
 
     bar = Bar(
@@ -98,7 +100,7 @@ def announce(message: str) -> None:
     if _is_visible():
         from tqdm.auto import tqdm
 
-        with suppress(OSError):
+        with suppress(*_LOST):
             tqdm.write(message, file=sys.stderr)  # above the visible bars
 
 
@@ -109,4 +111,8 @@ def _is_visible() -> bool:
         return choice not in {"0", "false", "no", "off"}
     if "ipykernel" in sys.modules:
         return True
-    return sys.stderr is not None and sys.stderr.isatty()
+    # what stands in for standard error may have no such method
+    isatty = getattr(sys.stderr, "isatty", lambda: False)
+    with suppress(*_LOST):
+        return bool(isatty())
+    return False
