@@ -286,3 +286,5 @@ def test_an_option_of_the_command_and_of_set_is_refused():
 
 def test_settings_of_a_group_are_gathered():
     assert settings_of(['a={"x": 1}', "a.y=2", "b=c"]) == {"a": {"x": 1, "y": 2}, "b": "c"}
+    twice = '{"x": 1, "x": 2}'  # no JSON, so that the model refuses it
+    assert settings_of([f"a={twice}"]) == {"a": twice}

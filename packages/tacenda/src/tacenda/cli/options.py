@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import glob
-import json
 import math
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
+from tacenda.store import parse_json
 
 #: Replaces what is there; see `check_output` and `check_file`.
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
@@ -130,8 +130,8 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         if not equals or not name:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair}")
         try:
-            read = json.loads(value)
-        except (ValueError, RecursionError):
+            read = parse_json(value.encode())
+        except ValueError:
             read = value
         _set_once(found, name.replace("-", "_"), read, f"--set {pair}")
     return found
