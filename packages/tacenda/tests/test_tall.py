@@ -44,13 +44,13 @@ def test_a_product_has_the_dtype_of_the_tall_matrix_and_c_order(made, rows, widt
     assert_close(found, np.array([x @ M for x in X.astype(np.float64)]).reshape(rows, 4))
 
 
-@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("centered", [False, True])
 @pytest.mark.parametrize(("rows", "width"), SIZES)
-def test_moments_are_about_the_mean_or_about_zero(made, rows, width, centred):
+def test_moments_are_about_the_mean_or_about_zero(made, rows, width, centered):
     X = draw(rows, width) + 3
-    mean, scatter = tall.moments(made(X), centred)
+    mean, scatter = tall.moments(made(X), centered)
     assert mean.dtype == scatter.dtype == np.float64
-    expected = np.zeros(width) if centred or not rows else X.mean(axis=0, dtype=np.float64)
+    expected = np.zeros(width) if centered or not rows else X.mean(axis=0, dtype=np.float64)
     assert_close(mean, expected)
     rows_about = (x - expected for x in X.astype(np.float64))
     assert_close(scatter, sum((np.outer(x, x) for x in rows_about), np.zeros((width, width))))

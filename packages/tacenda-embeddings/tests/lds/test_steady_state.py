@@ -18,8 +18,8 @@ KINDS = ["full", "diagonal", "spherical"]
 
 @pytest.fixture(params=[*KINDS, "full, m = 0"])
 def model(request, rng, oracles, parameters_of, with_diagonal_noise):
-    kind, _, centred = request.param.partition(",")
-    system = oracles.random_system(rng, with_mean=not centred)
+    kind, _, centered = request.param.partition(",")
+    system = oracles.random_system(rng, with_mean=not centered)
     if kind != "full":
         system = with_diagonal_noise(system, kind)
     return system, parameters_of(system, kind)

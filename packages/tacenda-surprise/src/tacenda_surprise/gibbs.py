@@ -366,7 +366,7 @@ def draw_hyper(rng: np.random.Generator, rows: Array, centered: Array | None = N
     scale = _PRIOR_ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centered is not None:
-        scale += tall.moments(centered, centred=True)[1]
+        scale += tall.moments(centered, centered=True)[1]
         degrees += len(centered)
     precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)

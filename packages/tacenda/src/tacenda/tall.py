@@ -33,13 +33,13 @@ def product(X: Array, M: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def moments(X: Array, centred: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def moments(X: Array, centered: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean m of the rows and sum_i (x_i - m) (x_i - m)^T, float64 on the host.
 
-    Sums are in float64 on the CPU and in the dtype of X on a device. ``centred`` means that the mean is zero.
+    Sums are in float64 on the CPU and in the dtype of X on a device. ``centered`` means that the mean is zero.
     """
     X = X.astype(np.float64) if isinstance(X, np.ndarray) else X
-    if centred or not len(X):
+    if centered or not len(X):
         return np.zeros(X.shape[1]), gram(X, X)
     mean = X.mean(0)
     rows = X - mean

@@ -71,10 +71,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(write_file):
         ([["a", "b"]], "use Corpus.from_sentences"),
         ([b"a b"], "line 1 of the text is a bytes, not a string; give lines as strings"),
         (b"a b", "a text is a path, a string or sentences, not b'a b', a bytes"),
+        ({"text": "a b"}, "a text is a path, a string or sentences, not {'text': 'a b'}, a dict"),
         (None, "not None, a NoneType"),
         (5, "not 5, a int"),
     ],
-    ids=["paths", "sentences", "lines of bytes", "bytes", "None", "number"],
+    ids=["paths", "sentences", "lines of bytes", "bytes", "a mapping", "None", "number"],
 )
 def test_what_is_no_text_is_refused_with_what_to_give_instead(text, said):
     with pytest.raises(CorpusError, match=said):

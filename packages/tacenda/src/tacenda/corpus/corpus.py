@@ -42,7 +42,7 @@ from tacenda.corpus.storage import (
     writing,
 )
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
-from tacenda.errors import ArtifactError, CorpusError, warn
+from tacenda.errors import ArtifactError, CorpusError, DataError, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
@@ -287,27 +287,17 @@ class Corpus:
                     type(n) is int and n > 0 for n in words.values()
                 ):
                     raise ValueError(f"{_SPLIT_WORDS} holds no counts of words")
-        except (ArtifactError, OSError, ValueError) as error:
+            ids, offsets = arrays["ids"], arrays["offsets"]
+            check_offsets(offsets, len(ids), what="the sentence offsets", strictly=True)
+            for start in range(0, len(ids), PASS_ITEMS):
+                block = ids[start : start + PASS_ITEMS]
+                if block.min() < 0 or block.max() >= len(vocabulary):
+                    raise ValueError(f"ids are beyond the {len(vocabulary)} types")
+        except (ArtifactError, DataError, OSError, ValueError) as error:
             raise CorpusError(
                 f"the corpus in {folder} is damaged ({error}); build it again"
             ) from error
-        ids = arrays["ids"]
-        check_offsets(
-            arrays["offsets"],
-            len(ids),
-            what=f"the sentence offsets in {folder}",
-            strictly=True,
-            error=CorpusError,
-            advice="; the corpus is damaged, build it again",
-        )
-        for start in range(0, len(ids), PASS_ITEMS):
-            block = ids[start : start + PASS_ITEMS]
-            if block.min() < 0 or block.max() >= len(vocabulary):
-                raise CorpusError(
-                    f"the ids in {folder} are damaged (beyond the {len(vocabulary)} types); "
-                    "build the corpus again"
-                )
-        return cls(ids, arrays["offsets"], vocabulary, manifest.origin)
+        return cls(ids, offsets, vocabulary, manifest.origin)
 
     def _commit(self, data: Path, fingerprint: str | None) -> None:
         """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""

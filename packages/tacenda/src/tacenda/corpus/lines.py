@@ -22,7 +22,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -107,7 +107,7 @@ def text_files(text: object) -> list[Path] | None:
     A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, if a string,
     or the first one of a list, is the name of a file, and for an object that is no text.
     """
-    if isinstance(text, bytes) or not isinstance(text, Iterable | os.PathLike):
+    if isinstance(text, bytes | Mapping) or not isinstance(text, Iterable | os.PathLike):
         raise CorpusError(
             f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
         )

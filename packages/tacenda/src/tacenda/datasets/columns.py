@@ -42,19 +42,18 @@ def _sentences(
         else:  # not str.split() alone: words of web text contain no-break and other exotic spaces
             cells = [cell for cell in line.replace("\t", " ").split(" ") if cell]
         width = len(cells) if width is None else width
+        fault = None
         if len(cells) != width:
-            raise DataError(
-                f"{path}, line {number}: {len(cells)} columns where {width} are expected: "
-                "check the file and the separator"
+            fault = (
+                f"{len(cells)} columns where {width} are expected: check the file and the separator"
             )
-        if not all(cells):
-            raise DataError(f"{path}, line {number}: an empty cell: check the separator")
-        if not rows:
-            first = number
-        if len(rows) == LONGEST_SENTENCE:
-            raise DataError(
-                f"{path}, line {number}: a sentence of more than {LONGEST_SENTENCE:,} words; a blank row ends one"
-            )
+        elif not all(cells):
+            fault = "an empty cell: check the separator"
+        elif len(rows) == LONGEST_SENTENCE:
+            fault = f"a sentence of more than {LONGEST_SENTENCE:,} words; a blank row ends one"
+        if fault:
+            raise DataError(f"{path}, line {number}: {fault}")
+        first = first if rows else number
         rows.append(cells)
     if rows:
         yield first, rows

@@ -117,14 +117,7 @@ def generate(
         noise=noise,
         integer=integer,
     )
-    # how many items each user rates: log-normal, at least 1 and at most half of all items
-    weights, most = np.exp(rng.standard_normal(n_users)), max(n_items // 2, 1)
-    low, high = 0.0, float(n_ratings) * 100.0 / weights.sum() + most / weights.min()
-    for _ in range(80):  # the factor that makes the rounded, clipped numbers sum to n_ratings
-        factor = 0.5 * (low + high)
-        total = np.rint(factor * weights).clip(1, most).sum()
-        low, high = (factor, high) if total < n_ratings else (low, factor)
-    activity = np.rint(high * weights).clip(1, most).astype(np.int64)
+    activity = _draw_activity(rng, n_users, n_items, n_ratings)
     ranks = rng.permutation(n_items).astype(np.float64)
     popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
     cumulative = np.cumsum(popularity / popularity.sum())
@@ -154,6 +147,19 @@ def generate(
     scale = (1.0, 5.0) if integer else None
     ratings = Ratings.from_csr(offsets, items[:n], values[:n], user_index, item_index, scale=scale)
     return SyntheticRatings(ratings, truth)
+
+
+def _draw_activity(
+    rng: np.random.Generator, n_users: int, n_items: int, n_ratings: int
+) -> NDArray[np.int64]:
+    """Draw how many items each user rates, about n_ratings in all: log-normal, at least 1 and at most half of them."""
+    weights, most = np.exp(rng.standard_normal(n_users)), max(n_items // 2, 1)
+    low, high = 0.0, float(n_ratings) * 100.0 / weights.sum() + most / weights.min()
+    for _ in range(80):  # the factor that makes the rounded, clipped numbers sum to n_ratings
+        factor = 0.5 * (low + high)
+        total = np.rint(factor * weights).clip(1, most).sum()
+        low, high = (factor, high) if total < n_ratings else (low, factor)
+    return np.asarray(np.rint(high * weights).clip(1, most), np.int64)
 
 
 def _draw_block(

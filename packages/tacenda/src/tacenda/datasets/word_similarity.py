@@ -1,8 +1,8 @@
 """Reader of word-similarity sets: two words and the mean score people gave them.
 
-Understood are tab-separated files without a heading (WordSim-353 and Rare Words as collected by
-Faruqui and Dyer 2014; the official Rare Words file, whose further columns are single judgements)
-and the official WordSim-353 ``combined.csv`` and ``combined.tab`` with their heading.
+It reads tab-separated files without a heading (WordSim-353 and Rare Words as collected by Faruqui and Dyer 2014; the
+official Rare Words file, whose further columns are single judgments), and the official WordSim-353 ``combined.csv`` and
+``combined.tab`` with their heading.
 """
 
 import math
