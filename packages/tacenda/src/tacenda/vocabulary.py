@@ -520,8 +520,7 @@ class Vocabulary:
         return vocabulary
 
     def __reduce__(self) -> tuple[Any, ...]:
-        words = None if self.split_words is None else dict(self.split_words)
-        state = {"split_words": words}
+        state = {"split_words": self.split_words and dict(self.split_words)}
         rules = self.normalization, self.oov, self.spelled
         return type(self), (self.words, self.counts, *rules), state
 

@@ -479,10 +479,7 @@ class Corpus:
         return type(self), (self.ids, self.offsets, self.vocabulary, self.origin)
 
     def __repr__(self) -> str:
-        return (
-            f"Corpus({self.n_tokens:,} tokens, {self.n_sentences:,} sentences, "
-            f"{len(self.vocabulary):,} types)"
-        )
+        return f"Corpus({self.n_tokens:,} tokens, {self.n_sentences:,} sentences, {len(self.vocabulary):,} types)"
 
 
 def _check_count(name: str, value: object, least: int = 1) -> None:
@@ -514,8 +511,7 @@ def _read_manifest(folder: Path) -> _Manifest:
     path = folder / _MANIFEST
     if not path.is_file():
         raise CorpusError(
-            f"{folder} holds no corpus ({_MANIFEST} is missing); "
-            "give a folder that was the cache= of Corpus.from_text"
+            f"{folder} holds no corpus ({_MANIFEST} is missing); give a folder that was the cache= of Corpus.from_text"
         )
     try:
         entries = store.read_json(path)
@@ -564,8 +560,7 @@ def _new_data(folder: Path) -> Iterator[Path]:
     foreign = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
     if foreign:
         raise CorpusError(
-            f"the cache folder {folder} holds other files, such as {foreign[0]!r}; "
-            "give a new or empty folder"
+            f"the cache folder {folder} holds other files, such as {foreign[0]!r}; give a new or empty folder"
         )
     try:
         with ExitStack() as stack:

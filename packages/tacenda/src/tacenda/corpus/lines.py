@@ -33,17 +33,14 @@ from tacenda.progress import Progress, track
 from tacenda.store import path_of
 from tacenda.vocabulary import BOUNDARY
 
-BLOCK_BYTES = 1 << 17  # the strings of a block fit into a processor's cache
-"""How much text is held, decoded and tokenized at a time."""
-
+#: How much text is held, decoded and tokenized at a time: the strings of a block fit into a processor's cache.
+BLOCK_BYTES = 1 << 17
+#: The most characters of a line of text: a corpus in one line of a hundred megabytes can still be read.
 LONGEST_LINE: Final = 1 << 27
-"""The most characters of a line of text: a corpus in one line of a hundred megabytes can still be read."""
-
+#: The most characters of a line in files whose lines are rows: n-grams, ratings, treebanks, clusters.
 LONGEST_ROW: Final = 1 << 20
-"""The most characters of a line in files whose lines are rows: n-grams, ratings, treebanks, clusters."""
-
+#: The most words of a sentence in such a file, whose rows are in memory together.
 LONGEST_SENTENCE: Final = 1 << 18
-"""The most words of a sentence in such a file, whose rows are in memory together."""
 
 _JSON_LINES_SUFFIXES: Final = (".jsonl", ".ndjson")
 _COMPRESSED_SUFFIXES: Final = (".gz", ".xz", ".bz2", ".zip")
@@ -75,14 +72,12 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"PK\x03\x04", _open_zip, "zip"),
     (b"PK\x05\x06", _open_zip, "zip"),  # without files
 )
+#: The first bytes of compressed files.
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
-"""The first bytes of compressed files."""
-
+#: The mark of the beginning of a sentence.
 START: Final = "<s>"
-"""The mark of the beginning of a sentence."""
-
+#: What to do with a mark that is written in a text: raise an error, read it as a space, or as an ordinary word.
 Marks = Literal["refuse", "skip", "keep"]
-"""What to do with a mark that is written in a text: raise an error, read it as a space, or as an ordinary word."""
 
 Tokens = TypeVar("Tokens", bound=Sequence[str])
 _MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")
@@ -138,13 +133,11 @@ def refuse_file_name(text: str) -> None:
         return
     if os.path.isfile(text):  # noqa: PTH113 (for every line that is measured: a Path costs more)
         raise CorpusError(
-            f"{text!r} is the name of a file, but a string is text itself; "
-            f"to read the file give Path({text!r})"
+            f"{text!r} is the name of a file, but a string is text itself; to read the file give Path({text!r})"
         )
     if len(text.split()) == 1 and text.endswith(_TEXT_SUFFIXES):
         raise CorpusError(
-            f"there is no file {text!r}, and a string is text itself; "
-            "to read a file give its Path(...)"
+            f"there is no file {text!r}, and a string is text itself; to read a file give its Path(...)"
         )
 
 
@@ -186,6 +179,19 @@ def read_blocks(
     yield from decode_blocks(byte_chunks(path), str(path), encoding, errors, longest=longest)
 
 
+def _make_decoder(encoding: str, errors: str) -> codecs.IncrementalDecoder:
+    """Return the decoder of an encoding. Raises CorpusError for one that Python lacks, or that is not for text."""
+    if errors not in ("strict", "replace", "ignore"):
+        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
+    try:
+        # raises for codecs from bytes to bytes
+        io.TextIOWrapper(io.BytesIO(), encoding)
+        return codecs.getincrementaldecoder(encoding)(errors)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = str(error).partition(";")[0]
+        raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
+
+
 def decode_blocks(
     chunks: Iterable[bytes],
     name: str,
@@ -199,15 +205,7 @@ def decode_blocks(
 
     ``name`` is the name of the file in error messages, and ``first_byte`` where in it the first piece begins.
     """
-    if errors not in ("strict", "replace", "ignore"):
-        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
-    try:
-        # raises for codecs from bytes to bytes
-        io.TextIOWrapper(io.BytesIO(), encoding)
-        decoder = codecs.getincrementaldecoder(encoding)(errors)
-    except (LookupError, TypeError, ValueError) as error:
-        reason = str(error).partition(";")[0]
-        raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
+    decoder = _make_decoder(encoding, errors)
     tail: list[str] = []
     n_lines = n_tail = 0
     n_bytes = first_byte
@@ -300,9 +298,7 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
             yield b""
     except CorpusError as error:
         raise CorpusError(f"cannot read {path}: {error}") from error
-    except (
-        EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile,
-    ) as error:  # fmt: skip
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
     except MemoryError as error:  # the header of an xz file may ask for gigabytes
         raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error

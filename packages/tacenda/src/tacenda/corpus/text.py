@@ -41,8 +41,7 @@ def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> 
     for token in tokens:
         if not isinstance(token, str):
             raise CorpusError(
-                f"a sentence holds {token!r:.40}, a {type(token).__name__}; "
-                "a sentence is a string or a list of strings"
+                f"a sentence holds {token!r:.40}, a {type(token).__name__}; a sentence is a string or a list of strings"
             )
     return tokens
 

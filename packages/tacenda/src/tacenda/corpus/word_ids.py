@@ -132,8 +132,7 @@ def encode_block(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock
     for sentence in sentences:
         if not isinstance(sentence, list | tuple):
             raise CorpusError(
-                f"the tokenizer returned a {type(sentence).__name__} for a line; "
-                "it must return a list of strings"
+                f"the tokenizer returned a {type(sentence).__name__} for a line; it must return a list of strings"
             )
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
     tokens = chain.from_iterable(sentences)

@@ -380,17 +380,13 @@ class _Tally(NamedTuple):
 def _tokenize(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[Any, ...]) -> _Coded:
     """Read and tokenize a partition; ``reading`` are the arguments of `Partition.blocks`."""
     types = Types()
-    ids: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-    lengths: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     first_lines: list[str] = []
     lines = collect_first_lines(partition.blocks(*reading), first_lines)
-    for block_ids, block_lengths in word_ids.encode_lines(lines, tokenizer, types, 1):
-        ids.append(block_ids)
-        lengths.append(block_lengths[block_lengths > 0])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])
-    if partition.begin:
-        first_lines = []
-    return _Coded(list(types), np.concatenate(ids), offsets, first_lines)
+    coded = list(word_ids.encode_lines(lines, tokenizer, types, 1))
+    ids = np.concatenate([np.empty(0, np.int32), *(block for block, _ in coded)])
+    lengths = np.concatenate([np.empty(0, np.int64), *(lengths for _, lengths in coded)])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[lengths > 0])])
+    return _Coded(list(types), ids, offsets, [] if partition.begin else first_lines)
 
 
 def _tally(coded: _Coded) -> _Tally:

@@ -195,13 +195,10 @@ class Dataset:
 
     def __getitem__(self, role: str) -> Path:
         """Return the file of a role. Raises DataError if this copy has none."""
-        try:
-            return self.files[role]
-        except KeyError:
+        if role not in self.files:
             have = ", ".join(self.files)
-            raise DataError(
-                f"{self.path} has no {role!r} file of {self.name}: it has {have}"
-            ) from None
+            raise DataError(f"{self.path} has no {role!r} file of {self.name}: it has {have}")
+        return self.files[role]
 
 
 def cache_root() -> Path:

@@ -405,8 +405,7 @@ def extract(
                         stream.write(chunk)
         except _DAMAGE as error:
             raise DataError(
-                f"{archive} cannot be unpacked ({error}): "
-                "fetch it again, and mind the space on the disk"
+                f"{archive} cannot be unpacked ({error}): fetch it again, and mind the space on the disk"
             ) from error
         if not written:
             raise fault("none of the files looked for is in it")
@@ -469,7 +468,6 @@ class _Bounded:
         self.left -= len(data)
         if self.left < 0:
             raise DataError(
-                f"{self.archive.name} is refused: it unpacks to more than {self.limit:,} bytes; "
-                "nothing was unpacked"
+                f"{self.archive.name} is refused: it unpacks to more than {self.limit:,} bytes; nothing was unpacked"
             )
         return data

@@ -17,7 +17,6 @@ import json
 import random
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from itertools import accumulate, islice
@@ -90,13 +89,11 @@ class State(NamedTuple):
     """The name of the state after which this one continues the same name."""
 
 
-@dataclass
-class WordList:
+class WordList(NamedTuple):
     """The lexemes of one list: the forms of each under the name of the form, and their probabilities in each topic."""
 
-    forms: dict[str, list[str]] = field(default_factory=dict)
-    probabilities: list[list[float]] = field(default_factory=list)
-    """(topics, lexemes)"""
+    forms: dict[str, list[str]]
+    probabilities: list[list[float]]  # (topics, lexemes)
 
 
 class Language:
