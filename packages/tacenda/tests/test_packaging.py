@@ -192,6 +192,16 @@ def test_an_entry_that_names_no_folder_of_its_own_is_left_out(tmp_path, monkeypa
     assert "odd-model" not in [model.name for model in by_name.available()]
 
 
+@pytest.mark.usefixtures("site")
+def test_a_distribution_in_a_folder_of_another_name_disturbs_no_other(tmp_path, monkeypatch):
+    list_installed(tmp_path, "odd", "odd-model = odd_folder\n", monkeypatch)
+    (tmp_path / "odd-1.dist-info").rename(tmp_path / "even-1.dist-info")
+    plugins.refresh()
+    names = [model.name for model in by_name.available()]
+    assert "tiny-scale" in names
+    assert "odd-model" not in names
+
+
 def test_an_editable_install_is_found_without_importing_it(saved, tmp_path, monkeypatch):
     source = tmp_path / "source"
     tacenda.load(saved).save(source / "mine_folder")

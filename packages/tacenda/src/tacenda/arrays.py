@@ -25,6 +25,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     NamedTuple,
     Self,
@@ -212,8 +213,6 @@ class _Kind:
         self._kind, self._constraints, self._offsets = kind, constraints, offsets
 
     def __getitem__(self, item: tuple[Any, ...]) -> Any:
-        from typing import Annotated
-
         array, text, *constraints = item
         dims = tuple(text.split())
         name = next((mark.name for mark in constraints if isinstance(mark, named)), None)

@@ -126,7 +126,10 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
         )
         if not sound or wanted not in (None, plugins.canonical(record.name)):
             continue
-        dist = importlib.metadata.distribution(record.distribution)
+        try:
+            dist = importlib.metadata.distribution(record.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # its folder has another name than its METADATA
         places = [Path(str(dist.locate_file(record.target)))]
         if not (places[0] / "model.json").is_file():
             # One that is installed as editable: the finder only looks, and for a name without a dot imports nothing.

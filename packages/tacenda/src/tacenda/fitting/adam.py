@@ -36,22 +36,7 @@ class Adam:
         self._slots: dict[str, NDArray[Any]] = {}
 
     def update(self, parameters: NamedArrays, gradients: NamedArrays, learning_rate: float) -> None:
-        """Make one step, in place.
-
-        Parameters
-        ----------
-        parameters
-            Arrays to change, by name.
-        gradients
-            ``gradients[name]`` has the shape of ``parameters[name]``.
-        learning_rate
-            Rate of this step.
-
-        Raises
-        ------
-        ConfigurationError
-            A gradient has another shape than its parameter.
-        """
+        """Make one step, in place. Raises ConfigurationError if a gradient has another shape than its parameter."""
         for name, gradient in gradients.items():
             parameter = parameters[name]
             if gradient.shape != parameter.shape:

@@ -403,7 +403,7 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     heads, starting = group_rows(first[begins], len(starts))
     emitted = sum_rows(posteriors, *group_rows(words, len(emissions)))
     started = sum_rows(posteriors, offsets[:-1][begins][heads], starting)
-    return Counts(*(counts, emitted, started, posteriors))
+    return Counts(counts, emitted, started, posteriors)
 
 
 def _choose_tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
@@ -444,7 +444,7 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
         x, y.reshape(-1, width), _segment_pairs(sources, targets, k), blocks.view(-1, k),
         counts.view(-1, k), ratio,
     )  # fmt: skip
-    return VectorGradients(*(dx, dy.view(y.shape), db.view(b.shape), departures))
+    return VectorGradients(dx, dy.view(y.shape), db.view(b.shape), departures)
 
 
 def _segment_pairs(sources: Any, targets: Any, k: int) -> Segments:
@@ -473,7 +473,7 @@ def class_softmax_backward(words, bias, states, offsets, found, counts):
     segments = _segment_classes(offsets)
     totals = sum_rows(counts, np.arange(len(words)), np.append(segments.begins, len(words)))
     dx, dy, db = segment_softmax_backward(states, words, segments, found, counts, totals)
-    return WordGradients(*(dy, db, dx))
+    return WordGradients(dy, db, dx)
 
 
 def _segment_classes(offsets: Any) -> Segments:
