@@ -201,7 +201,11 @@ def declared(modules: dict[str, Source]) -> dict[str, int]:
     }
 
     def is_settings(name: str) -> bool:
-        return name == "Settings" or any(map(is_settings, bases.get(name, set()) - {name}))
+        above, known = {name}, set[str]()
+        while above:  # classes of several modules may have one name, so that names go in circles
+            known |= above
+            above = set().union(*(bases.get(each, set()) for each in above)) - known
+        return "Settings" in known
 
     for module, source in modules.items():
         for node in ast.walk(source.tree):
