@@ -92,7 +92,11 @@ def test_every_dtype_is_compared_before_it_is_converted(values):
             check_offsets(values, exact[-1] if exact else 0)
 
 
-@given(st.lists(st.integers(0, 5), max_size=9), st.integers(1, 7), st.none() | st.integers(1, 3))
+@given(
+    st.lists(st.integers(0, 5), max_size=9),
+    st.integers(1, 7) | st.just(2**63 - 1),
+    st.none() | st.integers(1, 3),
+)
 def test_runs_have_as_many_pieces_as_fit_and_at_least_one(sizes, most, most_pieces):
     found = list(runs(np.cumsum([0, *sizes]), most, most_pieces))
     assert [k for first, last in found for k in range(first, last)] == [*range(len(sizes))]

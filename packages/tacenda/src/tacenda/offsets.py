@@ -70,7 +70,8 @@ def runs(
     """
     first, n = 0, len(offsets) - 1
     while first < n:
-        reached = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        limit = min(int(offsets[first]) + most, int(offsets[-1]))  # no sum that int64 cannot hold
+        reached = int(np.searchsorted(offsets, limit, side="right")) - 1
         last = min(max(reached, first + 1), first + (most_pieces or n), n)
         yield first, last
         first = last

@@ -44,7 +44,7 @@ from tacenda.corpus.storage import (
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, DataError, warn
 from tacenda.forks import cached_property
-from tacenda.offsets import check_offsets
+from tacenda.offsets import check_offsets, runs
 from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
@@ -362,16 +362,10 @@ class Corpus:
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
         _check_count("n_tokens", n_tokens)
-        first = 0
-        while first < self.n_sentences:
-            limit = int(self.offsets[first]) + n_tokens
-            # the offset before the first one beyond the limit ends the block
-            beyond = bisect_left(self.offsets, limit + 1, first + 1, self.n_sentences + 1)
-            last = max(beyond - 1, first + 1)
+        for first, last in runs(self.offsets, n_tokens):
             bounds = np.asarray(self.offsets[first : last + 1])
             yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
             forget_pages(self.ids)
-            first = last
 
     def stream(
         self, n_tokens: int = 1 << 20, *, backwards: bool = False
