@@ -170,8 +170,7 @@ def _make_embedders(
     for name, value in options.items():
         if name not in kinds or not isinstance(value, dict):
             raise ConfigurationError(
-                f"{name} is an option of two models: with --model vectors, write --set lds.{name}=... or "
-                f"--set vectors.{name}=..."
+                f"with --model vectors, write options as lds.NAME or vectors.NAME, not {name}: two models are fitted"
             )
     return [
         (plugins.make("embedders", kind, options.get(part), distribution=distribution), part)

@@ -94,6 +94,8 @@ def test_words_without_a_vector_are_not_exported(sumembed, tmp_path):
     assert len(words) == n
     assert "unwalked" in words
     assert "我" not in words
+    with pytest.raises(CorpusError, match="one string"):
+        sumembed.save_word2vec(tmp_path / "v.txt", "unwalked")
 
 
 def test_a_seen_word_has_its_own_vector_and_can_show_its_prior(varembed):
@@ -109,6 +111,9 @@ def test_outputs_are_three_views_of_the_same_posterior(varembed):
     assert_allclose(varembed.vectors(words, output="probabilities"), expit(logits), rtol=1e-6)
     base = varembed.learned.morphemes[0]
     assert_allclose(varembed.vectors(words, output="log_odds"), logits - base, rtol=1e-5, atol=1e-6)
+    for unknown in ("", ["logits"]):
+        with pytest.raises(ConfigurationError, match="output must be one of logits"):
+            varembed.vectors(words, output=unknown)
     other = varembed.with_output("probabilities")
     assert_array_equal(other.transform([words])[0], varembed.vectors(words, output="probabilities"))
 

@@ -277,8 +277,8 @@ class LDS(Estimator):
 
         Raises DataError for an id that is not an integer, or not in the vocabulary.
         """
-        arrays = self._allocate(sentences, output)
-        self.transform_into(*_pack(sentences), arrays, output=output)
+        ids, offsets, arrays = self._pack(sentences, output)
+        self.transform_into(ids, offsets, arrays, output=output)
         return arrays
 
     def transform_into(
@@ -332,11 +332,10 @@ class LDS(Estimator):
         row. Computes on the CPU, whatever ``settings.device`` is.
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
-        ids, offsets = _pack(sentences)
+        ids, offsets, arrays = self._pack(sentences, output)
         _check_ids(ids, offsets, n_types + len(rows))
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
-        arrays = self._allocate(sentences, output)
         extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
         extended.write(recipe, local, offsets, arrays)
         return arrays
@@ -369,10 +368,16 @@ class LDS(Estimator):
             )
         return output
 
-    def _allocate(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
-        """Return arrays for the vectors of an output."""
+    def _pack(
+        self, sentences: Sequence[Ids], output: str | None
+    ) -> tuple[Ids, Integers, list[Float32Array]]:
+        """Return the ids of all sentences (tokens,), where each begins (sentences + 1,), and arrays for its vectors."""
         width = self.settings.n_states * WIDTHS[self._choose_output(output)]
-        return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
+        arrays = [np.empty((len(sentence), width), np.float32) for sentence in sentences]
+        # an empty list alone would make all ids floats
+        filled = [sentence for sentence in sentences if len(sentence)]
+        ids = np.concatenate(filled or [np.empty(0, np.int64)])
+        return ids, np.cumsum([0, *map(len, sentences)]), arrays
 
     # -- what the model learned --------------------------------------------------------------------
 
@@ -436,15 +441,6 @@ class LDS(Estimator):
         self.learned = state
 
 
-def _pack(sentences: Sequence[Ids]) -> tuple[Ids, Integers]:
-    """Return the ids of all sentences in one array (tokens,), and where each begins (sentences + 1,)."""
-    offsets = np.zeros(len(sentences) + 1, np.int64)
-    np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
-    # an empty list alone would make all ids floats
-    filled = [sentence for sentence in sentences if len(sentence)]
-    return np.concatenate(filled or [np.empty(0, np.int64)]), offsets
-
-
 def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
     """Return the ids as int64. Raises DataError for ids and offsets that `LDS.transform_into` refuses."""
     words = np.asarray(ids)
@@ -453,10 +449,10 @@ def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
     if words.dtype.kind not in "iu" and len(words):
         raise DataError(f"word ids must be integers, not {words.dtype}")
     check_offsets(offsets, len(words))
-    if len(words) and (words.min() < 0 or words.max() >= n_types):
-        invalid = words.min() if words.min() < 0 else words.max()
+    invalid = words[(words < 0) | (words >= n_types)]
+    if len(invalid):
         raise DataError(
-            f"there is no word id {invalid} in a vocabulary of {n_types} types: encode the text with the vocabulary "
+            f"there is no word id {invalid[0]} in a vocabulary of {n_types} types: encode the text with the vocabulary "
             "of this model"
         )
     return words.astype(np.int64, copy=False)

@@ -16,9 +16,8 @@ Ends = Literal["exact", "zero"]
 
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
-HANKEL_BLOCKS = (
-    2  # blocks per side of the Hankel matrix, r in the paper; it needs lags up to 2 r - 1
-)
+# blocks per side of the Hankel matrix, r in the paper; it needs lags up to 2 r - 1
+HANKEL_BLOCKS = 2
 HORIZON = 7  # lags that the approximate second-order statistics of EM use
 SUBSPACE_FACTOR = 2  # EM first runs in a subspace of this many times n_states dimensions
 MAXIMUM_RADIUS = 0.995  # limit on the spectral radius of the initial A

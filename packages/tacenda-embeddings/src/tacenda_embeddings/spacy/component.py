@@ -375,11 +375,8 @@ class DocEncoder:
         self.width, self._vocabulary = int(model.width), model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
         self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
-        self._cache = (
-            WordCache(self._vocabulary.id_of, -1, self._vocabulary)
-            if self._takes_ids
-            else WordCache(str, None, self._vocabulary)
-        )
+        read, blank = (self._vocabulary.id_of, -1) if self._takes_ids else (str, None)
+        self._cache = WordCache(read, blank, self._vocabulary)
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
         if self._takes_ids:
@@ -466,10 +463,9 @@ class DocEncoder:
 def _cut(
     arrays: list[Any], offsets: np.ndarray, cuts: np.ndarray, n_before: np.ndarray
 ) -> list[Any]:
-    """Return a view of the words of each sentence, whose first tokens are ``cuts``.
+    """Return views of ``arrays``, of documents that begin at tokens ``offsets``, for sentences that begin at ``cuts``.
 
-    ``arrays`` have the words of each document, whose first tokens are ``offsets``; ``n_before`` words are before each
-    token of all documents.
+    ``n_before`` is the number of words before each token.
     """
     documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
     first = n_before[offsets[documents]]

@@ -144,9 +144,8 @@ class MorphologicalVectors(BaseVectors):
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
         self._ops: Any = NumpyOps()
-        self._nlp: Callable[[], Any] = lambda: (
-            None
-        )  # a weak reference to the pipeline, once there is one
+        # a weak reference to the pipeline, once there is one
+        self._nlp: Callable[[], Any] = lambda: None
         self.clear()
         if model is not None:
             self._set_model(model)
@@ -154,9 +153,8 @@ class MorphologicalVectors(BaseVectors):
     def clear(self) -> None:
         """Remove the model and all vectors."""
         self.model: Any = None
-        self._compared = (
-            False  # whether the layers that read the vectors have been compared with the model
-        )
+        # whether the layers that read the vectors have been compared with the model
+        self._compared = False
         self._survey: Any = None  # of the tokens that layers ask for
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}

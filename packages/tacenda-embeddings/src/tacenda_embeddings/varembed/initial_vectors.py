@@ -298,13 +298,12 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     )
     weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
     types = len(corpus.vocabulary)
-    groups = [(lags, weights) for lags in (forwards.lags, backwards.lags)]
-    near = StoredRows(types, _sum_counts(groups))
+    near = StoredRows(types, _sum_counts([forwards.lags, backwards.lags], weights))
     rows, columns = near.compute_quarter_roots()
     balanced = [near.scale(rows, columns)]
     if adjacent > 0:
         before, after = (
-            StoredRows(types, _sum_counts([(counts.lags[:1], [np.float32(1)])]))
+            StoredRows(types, _sum_counts([counts.lags[:1]], [np.float32(1)]))
             for counts in (forwards, backwards)
         )
         rows, columns = before.compute_quarter_roots()
@@ -313,17 +312,15 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     return balanced
 
 
-_WeightedLags = tuple[Sequence[Counts], Sequence[np.float32]]
-"""Square matrices of counts, and the weight of each in a sum."""
-
-
-def _sum_counts(groups: Sequence[_WeightedLags]) -> Iterator[scipy.sparse.csr_array]:
-    """Yield the blocks of a weighted sum of matrices of counts, first within each group, then over the groups."""
-    matrices = [lag for lags, _ in groups for lag in lags]
+def _sum_counts(
+    groups: Sequence[Sequence[Counts]], weights: Sequence[np.float32]
+) -> Iterator[scipy.sparse.csr_array]:
+    """Yield the blocks of a sum of matrices, weighted by lag and first within each group, then over the groups."""
+    matrices = [lag for lags in groups for lag in lags]
     n_columns = len(matrices[0].indptr) - 1
     for first, last in runs(np.sum([lag.indptr for lag in matrices], axis=0), _ENTRIES_PER_BLOCK):
         sums = []
-        for lags, weights in groups:
+        for lags in groups:
             blocks = [_as_csr(lag.rows(first, last), n_columns) for lag in lags]
             sums.append(reduce(add, (b * w for b, w in zip(blocks, weights, strict=True))))
         yield reduce(add, sums)

@@ -61,9 +61,8 @@ class FittedWords(Arrays):
     # logits of the posterior (VarEmbed) or whole vectors (SumEmbed)
     words: Float32[Array, "types width"]
     morphemes: Float32[Array, "morphemes width"]  # the base first, zeros if the model has none
-    trained: Bool[
-        Array, "types"
-    ]  # whether the training text has the word; if not, it counts as unseen
+    # whether the training text has the word; if not, it counts as unseen
+    trained: Bool[Array, "types"]
 
     @cached_property
     def prior(self) -> Vectors:
@@ -237,7 +236,9 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         vectors = self.scaled_vectors if scaled else self.vectors
         chosen = [
             word
-            for word in dict.fromkeys((*self.vocabulary.words, *filter(self.knows, words)))
+            for word in dict.fromkeys(
+                (*self.vocabulary.words, *filter(self.knows, token_list(words)))
+            )
             if not self.vocabulary.is_reserved(word) and word.split() == [word]
         ]
         path = store.path_of(path, DataError)
@@ -363,7 +364,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
         ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
         """
-        output = output or self.settings.output
+        output = self.settings.output if output is None else output
         if output not in OUTPUTS:
             raise ConfigurationError(
                 f"VarEmbed: output must be one of {', '.join(OUTPUTS)}, not {output!r:.80}"

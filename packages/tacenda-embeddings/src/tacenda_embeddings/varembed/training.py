@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from itertools import chain
-from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,9 +62,6 @@ _FINAL_RATE_SHARE = 0.1  # of the learning rate, at the end
 _REFIT_RIDGE_SHARE = 0.1  # of the ridge, after training
 _STEPS_BETWEEN_LOSS_CHECKS = 50  # reading the loss waits for the GPU
 _MEMORY_ADVICE = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
-
-#: Options that a resumed fit may change: what a step computes does not depend on them.
-_MAY_CHANGE_ON_RESUME = ("device", "threads", "advanced.refit_morphemes")
 
 
 # -- the whole fit -------------------------------------------------------------------------------------
@@ -142,9 +137,8 @@ def fit_word_vectors(
 def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) -> dict[str, Any]:
     """Return everything but the text that a fit must have in common with the checkpoint that it resumes from."""
     options = settings.to_dict()
-    for path in _MAY_CHANGE_ON_RESUME:
-        *groups, name = path.split(".")
-        del reduce(getitem, groups, options)[name]
+    # a resumed fit may change these, because what a step computes does not depend on them
+    del options["device"], options["threads"], options["advanced"]["refit_morphemes"]
     return {
         "settings": options,
         "start": fingerprint_arrays((start.words, start.morphemes)),
