@@ -89,9 +89,9 @@ def _check_weights(weights: Any, biases: Any, hidden: int) -> None:
 
 
 def _complete_cases(
-    cases: Cases, machine: Machine, seed: int, descent: Descent | None = None
+    cases: Cases, machine: Machine, descent: Descent | None = None
 ) -> dict[str, Any]:
-    """Return the cases, with empty identities if the machine has no conditioning, and the seed. Raises KernelError."""
+    """Return the cases, with empty identities if the machine has no conditioning. Raises KernelError."""
     if descent is not None and not descent.shrinks:
         raise KernelError(f"rates must be at least 0, and times their penalties below 1: {descent}")
     _check_weights(machine.weights, machine.visible_biases, len(machine.hidden_biases))
@@ -104,7 +104,7 @@ def _complete_cases(
         cases = cases._replace(
             side_offsets=np.zeros(len(cases.offsets), np.int64), side_ids=np.empty(0, np.int32)
         )
-    return {"cases": cases, "seed": seed % (1 << 64)}
+    return {"cases": cases}
 
 
 @operation(prepare=_complete_cases)

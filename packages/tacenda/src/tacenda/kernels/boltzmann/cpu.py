@@ -38,14 +38,16 @@ _PAIRS_AHEAD = 4  # rows are prefetched so many pairs earlier
 def boltzmann_divergence(cases, chosen, machine, seed):
     parts, tied = _split_levels(machine), machine.weights.ndim == 2
     gradients = tuple(np.zeros_like(part) for part in parts[:4])
-    error = _sum_gradients(tuple(cases), chosen, parts, np.uint64(seed), tied, gradients)
+    error = _sum_gradients(tuple(cases), chosen, parts, xorshift.wrap_seed(seed), tied, gradients)
     return Divergence(float(error), gradients[0].reshape(machine.weights.shape), *gradients[1:])
 
 
 def boltzmann_descent(cases, chosen, machine, seed, descent):
     parts, tied = _split_levels(machine), machine.weights.ndim == 2
     return float(
-        _descend(tuple(cases), chosen, parts, np.uint64(seed), tied, tuple(map(float, descent)))
+        _descend(
+            tuple(cases), chosen, parts, xorshift.wrap_seed(seed), tied, tuple(map(float, descent))
+        )
     )
 
 

@@ -1,15 +1,16 @@
 """The random numbers of `tacenda.kernels.machinery.xorshift` in Triton kernels, bit for bit."""
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from tacenda.kernels.machinery.xorshift import wrap_seed
+
 
 def load_seed(device: torch.device, seed: int) -> torch.Tensor:
     """Return the seed, modulo 2^64, as a tensor that a kernel loads: int64 (1,), of the same bits."""
-    seed %= 1 << 64
-    signed = seed - (1 << 64) if seed >= 1 << 63 else seed
-    return torch.tensor([signed], dtype=torch.int64, device=device)
+    return torch.tensor([wrap_seed(seed).view(np.int64)], dtype=torch.int64, device=device)
 
 
 @triton.jit

@@ -6,9 +6,15 @@ between threads. Compiled loops use `njit(seed_state)`, `njit(advance)` and `nji
 """
 
 from collections.abc import Iterator
+from operator import index
 from typing import Any
 
 import numpy as np
+
+
+def wrap_seed(seed: int) -> Any:
+    """Return a seed of any size, also one of NumPy, modulo 2^64 as uint64."""
+    return np.uint64(index(seed) % (1 << 64))
 
 
 def seed_state(seed: Any, row: Any) -> Any:
@@ -34,7 +40,7 @@ def to_uniform(state: Any) -> Any:
 def generate_states(seed: int, row: int) -> Iterator[Any]:
     """Yield the states of a row, without end."""
     with np.errstate(over="ignore"):  # products are meant modulo 2^64
-        state = seed_state(np.uint64(seed % (1 << 64)), np.uint64(row))
+        state = seed_state(wrap_seed(seed), np.uint64(row))
     while True:
         state = advance(state)
         yield state

@@ -182,7 +182,7 @@ def rating_sgd(ratings, users, tables, mean, rates, penalties, seed, sides):
     known = sides if sides is not None else Identities(ratings.offsets, ratings.item_ids)
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     errors = _visit_users(
-        tuple(ratings), users, tuple(tables), np.float32(mean), *numbers, np.uint64(int(seed) % (1 << 64)),
+        tuple(ratings), users, tuple(tables), np.float32(mean), *numbers, xorshift.wrap_seed(seed),
         (sides is not None, *known),
     )  # fmt: skip
     return errors, tables
@@ -241,7 +241,7 @@ def rating_visits(visits, side, others, mean, rates, seed, prior):
     errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
     _visit_rows(
         given, tuple(side), tuple(others), np.float32(mean), tuple(map(np.float32, rates)),
-        np.uint64(seed % (1 << 64)), known, (errors, sums),
+        xorshift.wrap_seed(seed), known, (errors, sums),
     )  # fmt: skip
     return Visited(side.factors, side.biases, errors, sums)
 
