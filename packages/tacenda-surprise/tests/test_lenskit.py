@@ -130,6 +130,20 @@ def test_interactions_without_ratings_are_what_choices_are_learned_from(choices,
         components.PMFScorer().train(choices)
 
 
+@pytest.mark.parametrize(
+    "make", [components.PMFScorer, components.ImplicitMFScorer, components.ChoiceScorer]
+)
+def test_of_an_item_that_a_history_repeats_the_last_rating_counts(ml_ds, make):
+    scorer = make(n_factors=3, n_epochs=2)
+    scorer.train(ml_ds)
+    items = ItemList(vocabulary=ml_ds.items, item_nums=np.arange(20))
+    found = [
+        scorer(RecQuery(history_items=ItemList(ids, rating=ratings)), items).scores()
+        for ids, ratings in (([3, 6, 3], [1.0, 2.0, 5.0]), ([6, 3], [2.0, 5.0]))
+    ]
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
 def test_items_of_a_history_without_a_rating_are_left_out(ml_ds):
     scorer = components.ConditionalPMFScorer(n_factors=3, n_epochs=2)
     scorer.train(ml_ds)

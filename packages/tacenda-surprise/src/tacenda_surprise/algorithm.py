@@ -826,19 +826,20 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in again"
             )
-        hidden = np.zeros(len(self._items), bool)
+        hidden = np.zeros(len(self._items) + 1, bool)  # the last one is that of unknown items, -1
         if candidates is not None:
             candidates = as_list(candidates, "candidates")
             check_known(candidates, self._items, "candidates", self)
             hidden[:] = True
-            hidden[self._find_known_numbers(candidates)] = False
+            hidden[numbers(candidates, self._items)] = False
         exclude = as_list(exclude, "exclude")
         mismatch = find_type_mismatch(find_unknown(exclude, self._items), self._items)
         if mismatch is not None:
             raise DataError(
                 f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
             )
-        hidden[self._find_known_numbers(exclude)] = True
+        hidden[numbers(exclude, self._items)] = True
+        hidden = hidden[:-1]
         if min_ratings > 0 and self._data is None and self.seen is not None:
             # It was saved without side information.
             hidden |= np.bincount(self.seen.item_ids, minlength=len(hidden)) < min_ratings
@@ -851,10 +852,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 )
             by = "rating"  # its only scores, whatever they are
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
-
-    def _find_known_numbers(self, iids: Iterable[Any]) -> Numbers:
-        found = numbers(iids, self._items)
-        return found[found >= 0]
 
     def _require_known(self, uids: Sequence[Any]) -> None:
         for uid in find_unknown(uids, self._users):

@@ -81,16 +81,10 @@ class Catalogue:
     def extend(self, ratings: Ratings) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
 
-        Raises DataError if a user or an item has another number, if the scale differs, or for ratings off the levels; a
-        continuous scale has none, and stays continuous.
+        Raises DataError if the scale differs, or for ratings off the levels; a continuous scale has none, and stays
+        continuous.
         """
         new = Catalogue.of(ratings)
-        for what, old, now in (("user", self.users, new.users), ("item", self.items, new.items)):
-            if old.raw.tolist() != now.raw[: len(old)].tolist():
-                raise DataError(
-                    f"the {what}s of the fit must come first, in the same order: number new {what}s after them, or "
-                    "fit again"
-                )
         # new levels are also none where the ratings have too many
         fit = np.isin(new.levels, self.levels).all() and (len(new.levels) or not len(ratings))
         if self.scale != new.scale or (len(self.levels) and not fit):

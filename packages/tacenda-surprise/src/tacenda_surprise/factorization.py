@@ -52,7 +52,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import devices
-from tacenda.array_ops import append_column, library, to_device, to_numpy
+from tacenda.array_ops import DeviceCSR, append_column, library, to_device, to_numpy
 from tacenda.arrays import Array
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import (
@@ -88,7 +88,6 @@ from tacenda_surprise.bias import alternate
 from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
-from tacenda_surprise.sparse import DeviceCSR
 
 # For ratings with a standard deviation of one.
 _PENALTY, _RATE = 0.16, 0.14
@@ -604,7 +603,7 @@ class ALS(_Trainer):
         super().__init__(task, tables, device)
         ratings, used, settings = task.ratings, task.used, task.settings
         self._by_user, self._by_item = (
-            DeviceCSR.from_ratings(side, device) for side in (ratings, ratings.by_item)
+            DeviceCSR.of(side.to_csr(), device) for side in (ratings, ratings.by_item)
         )
         self._user_ids = to_device(ratings.user_ids, device)
         # Without biases the weight is so large that they stay at zero.
@@ -693,16 +692,12 @@ def share_among_rounds(
     for part in np.array_split(order, max(min(n, len(order)), 1)):
         users = part[np.argsort(-sizes[part], kind="stable")]
         items, by_item = _take_filled_columns(table[users])
-        of_users, of_items = (
-            DeviceCSR.from_table(side, device) for side in (table[users], by_item)
-        )
+        of_users, of_items = (DeviceCSR.of(side, device) for side in (table[users], by_item))
         known = None
         if own is not None:
             told, by_told = _take_filled_columns(own[users])
             shares = (1.0 / np.maximum(np.diff(own[users].indptr), 1)).astype(np.float32)
-            by_user, of_told = (
-                DeviceCSR.from_table(side, device) for side in (own[users], by_told)
-            )
+            by_user, of_told = (DeviceCSR.of(side, device) for side in (own[users], by_told))
             known = Known(by_user, to_device(told, device), of_told, to_device(shares, device))
         found.append(
             Round(to_device(users, device), of_users, to_device(items, device), of_items, known)

@@ -55,7 +55,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from tacenda import devices, tall
-from tacenda.array_ops import copy, to_device, to_numpy
+from tacenda.array_ops import DeviceCSR, copy, to_device, to_numpy
 from tacenda.arrays import Array
 from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import (
@@ -73,7 +73,6 @@ from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import DeviceSettings, RatedSettings, SeededSettings
 from tacenda_surprise.samples import Samples
-from tacenda_surprise.sparse import DeviceCSR
 
 Matrix = Doubles
 
@@ -157,8 +156,8 @@ class Gibbs(Trainer):
     ) -> None:
         self._seed, self._chain, self._device = seed, chain, device
         self.ratings, self.identities = ratings, identities
-        self._by_user = DeviceCSR.from_ratings(ratings, device)
-        self._by_item = DeviceCSR.from_ratings(ratings.by_item, device)
+        self._by_user = DeviceCSR.of(ratings.to_csr(), device)
+        self._by_item = DeviceCSR.of(ratings.by_item.to_csr(), device)
         self._users_of_ratings = to_device(ratings.user_ids, device)
         self._link = None if identities is None else Link(identities, ratings.n_items, device)
         self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
@@ -404,8 +403,8 @@ class Link:
         F_T.sort_indices()
         self._device = device
         self._F, self._F_T = (
-            DeviceCSR.from_table(F, device),
-            Targets(*DeviceCSR.from_table(F_T, "cpu")),
+            DeviceCSR.of(F, device),
+            Targets(*DeviceCSR.of(F_T, "cpu")),
         )
 
     def expected(self, W: Array) -> Array:

@@ -127,7 +127,7 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         return -1 if number is None else int(number)
 
     def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
-        """Return the known items of the history and their ratings; None if there are none."""
+        """Return the known items of the history and their last ratings; None if there are none."""
         history = query.history_items
         ratings = None if history is None else history.field("rating")
         if history is not None and not self.model.takes_ratings:
@@ -135,8 +135,9 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         if history is None or ratings is None:
             return None
         numbers, values = self._numbers(history), np.asarray(ratings, np.float32)
-        known = (numbers >= 0) & np.isfinite(values)  # NaN: no rating
-        return (numbers[known], values[known]) if known.any() else None
+        known = np.flatnonzero((numbers >= 0) & np.isfinite(values))[::-1]  # NaN: no rating
+        items, last = np.unique(numbers[known], return_index=True)
+        return (items, values[known[last]]) if len(known) else None
 
     def _numbers(self, items: ItemList) -> npt.NDArray[np.int64]:
         """Return the numbers of ``items`` (items,); -1 for an unknown one."""
@@ -223,7 +224,7 @@ class ChoiceScorer(ConditionalPMFScorer):
         """Score ``items``; 0 for an unknown one. A history of known items replaces what was learned of the user."""
         asked = RecQuery.create(query)
         numbers, user, history = self._numbers(items), self._user(asked), asked.history_items
-        chosen = np.empty(0, np.int64) if history is None else self._numbers(history)
+        chosen = np.unique([] if history is None else self._numbers(history)).astype(np.int64)
         if (chosen >= 0).any():
             x = self.choices.of_new_user(chosen[chosen >= 0])
         else:

@@ -11,27 +11,21 @@ the item.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, PluginError
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.catalogue import Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 
+if TYPE_CHECKING:
+    from tacenda_surprise.algorithm import RatingAlgorithm
+
 By = Literal["both", "rating", "choice"]
 _SCORES_PER_BLOCK = 2_000_000  # in memory at a time
-
-
-class ScoresUsers(Protocol):
-    """A fitted model that scores all items for some users."""
-
-    @property
-    def catalogue(self) -> Catalogue: ...
-
-    def score_users(self, users: Numbers) -> Floats: ...
 
 
 class Ranked(NamedTuple):
@@ -75,17 +69,6 @@ class Lists(NamedTuple):
         """Return how long a list of ``n`` of the ``n_items`` can become."""
         return min(n, n_items if self.shown is None else len(self.shown))
 
-    def best(
-        self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
-    ) -> tuple[npt.NDArray[np.int64], Floats]:
-        """Choose the ``n`` best items of a user whose expected ratings are ``ratings`` (items,).
-
-        Returns their numbers and expected ratings, best first; ``x`` (width,) are the user's factors.
-        """
-        values = self.values(ratings[None, :], None if x is None else x[None, :])[0]
-        items = self.choose(values, n, seen)
-        return items, ratings[items]
-
     def values(self, ratings: Floats, x: Floats | None) -> Floats:
         """Compute the values that rank the items of a block of users (users, items)."""
         if self.factors is None or x is None:
@@ -128,7 +111,7 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
 
 
 def best_items(
-    model: ScoresUsers,
+    model: RatingAlgorithm,
     users: Numbers,
     n: int,
     seen: Identities | None,

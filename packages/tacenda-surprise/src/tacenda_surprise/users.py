@@ -245,9 +245,11 @@ class NewUser(NamedTuple):
         self, lists: Lists, n: int, *, exclude_seen: bool
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Find the ``n`` items that ``lists`` ranks best: their numbers and expected ratings."""
-        x = None if lists.factors is None else lists.factors.of_new_user(self.seen)[0]
-        seen = self.seen if exclude_seen else None
-        return lists.best(self.model_user.score(), x, n, seen)
+        x = None if lists.factors is None else lists.factors.of_new_user(self.seen)
+        ratings = self.model_user.score()
+        values = lists.values(ratings[None], x)[0]
+        items = lists.choose(values, n, self.seen if exclude_seen else None)
+        return items, ratings[items]
 
     def _number(self, iid: Hashable) -> Numbers:
         if find_unknown([iid], self.items):

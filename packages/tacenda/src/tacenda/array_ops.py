@@ -15,7 +15,7 @@ function       takes                   returns
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,6 +106,23 @@ def library(array: Array) -> Any:
     import torch
 
     return torch
+
+
+class DeviceCSR(NamedTuple):
+    """A sparse table whose column ids and values are on a device, row after row."""
+
+    offsets: Array  # int64 (rows + 1,), on the host
+    ids: Array  # int32
+    values: Array  # float32
+
+    @classmethod
+    def of(cls, table: Any, device: str) -> DeviceCSR:
+        """Put a CSR table of SciPy on ``device``; on the CPU memory is shared if the dtypes are these."""
+        parts = (
+            table.indices.astype(np.int32, copy=False),
+            table.data.astype(np.float32, copy=False),
+        )
+        return cls(table.indptr.astype(np.int64), *(to_device(part, device) for part in parts))
 
 
 def append_column(matrix: Array, value: float) -> Array:
