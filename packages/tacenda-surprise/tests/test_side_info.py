@@ -8,6 +8,7 @@ import pytest
 from surprise.model_selection import KFold, cross_validate
 
 from tacenda.errors import ConfigurationError, DataError, TacendaWarning
+from tacenda.ratings import Ratings
 from tacenda_surprise import (
     PMF,
     ConditionalBayesianPMF,
@@ -140,6 +141,10 @@ def test_identities_as_arrays():
     assert both.offsets.tolist() == [0, 1, 3, 3, 4]
     with pytest.raises(DataError, match="item number"):
         Identities.from_pairs(np.array([0]), np.array([4]), 3, 4)
+    with pytest.raises(DataError, match="are of 4 users and the ratings of 2; number both alike"):
+        ConditionalPMF(**SMALL).fit(
+            Ratings.from_triples([(0, 0, 1.0), (1, 3, 2.0)]), identities=both
+        )
 
 
 def test_integer_ids_are_found_as_integers(make_dataset):

@@ -375,15 +375,20 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         callbacks
             Functions that the fitting loop calls.
 
-        Raises DataError for a rating that is not finite or off the scale, and ConfigurationError if the algorithm
-        cannot use the identities, keeps no checkpoints or has no seed for them, or cannot learn from ratings of this
-        kind.
+        Raises DataError for a rating that is not finite or off the scale, and for identities of users or items that the
+        ratings do not have; ConfigurationError if the algorithm cannot use the identities, keeps no checkpoints or has
+        no seed for them, or cannot learn from ratings of this kind.
         """
-        if identities is not None:
-            self._require_conditional()
         data = FitData.of(trainset, takes_ratings=self.takes_ratings)._replace(
             identities=identities
         )
+        if identities is not None:
+            self._require_conditional()
+            if identities.n_users > data.ratings.n_users:
+                raise DataError(
+                    f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
+                    "number both alike"
+                )
         if not len(data.ratings):
             raise DataError(
                 "there are no ratings; give at least one"

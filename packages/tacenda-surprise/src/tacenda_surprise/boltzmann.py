@@ -235,16 +235,12 @@ class Cases:
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
             slopes = raise_means(logarithms, s, ratings.user_offsets, ratings.item_ids, of_case)
-        return cls(
-            ratings,
-            levels,
-            slopes.astype(np.float32),
-            logarithms.astype(np.float32),
+        prior, penalty = (
             replace(prior, sharpness=np.float64(sharpness)),
             settings.penalty_for(ratings),
-            np.log(share).astype(np.float32),
-            known,
         )
+        o, b, base = (each.astype(np.float32) for each in (slopes, logarithms, np.log(share)))
+        return cls(ratings, levels, o, b, prior, penalty, base, known)
 
 
 class Learned(Arrays):

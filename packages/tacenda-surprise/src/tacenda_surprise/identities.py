@@ -33,7 +33,7 @@ class Identities(Arrays):
         """
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
-                raise DataError(f"a {what} number is not in 0 to {n - 1}; renumber them")
+                raise DataError(f"one of the {what} numbers is not in 0 to {n - 1}; renumber them")
         # A pair is sorted as one number, user * n_items + item, which is fast.
         cells = np.unique(users.astype(np.int64) * max(n_items, 1) + items)
         offsets = np.searchsorted(cells, np.arange(n_users + 1) * max(n_items, 1))

@@ -394,7 +394,9 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
     if array.dtype.kind not in "iu":
         raise DataError(f"{index.what} numbers are of type {array.dtype}; give integers")
     if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
-        raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; renumber them")
+        raise DataError(
+            f"one of the {index.what} numbers is not in 0 to {len(index) - 1}; renumber them"
+        )
     return array.astype(np.int32, copy=False)
 
 
