@@ -56,6 +56,17 @@ def test_settings_may_be_numbers_of_numpy(models, tmp_path):
     )
     assert first == again
 
+    class Rounded(Schedule):
+        def at(self, position):
+            return np.float32(self.rate)
+
+    models.fit(
+        models.numpy_model(),
+        source(models),
+        models.settings(learning_rate=Rounded(0.5)),
+        FitRun(tmp_path / "own"),
+    )
+
 
 def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch):
     written = []

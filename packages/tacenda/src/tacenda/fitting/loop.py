@@ -294,7 +294,7 @@ class FitLoop:
         label = f"{self._run.description}: epoch {history.epochs + 1} of {self.settings.epochs}"
         for batch in track(batches, label, total=left, unit="step"):
             fraction = self._batch / total if total else 0.0
-            rate = schedule.at(Position(history.steps, history.epochs, fraction))
+            rate = float(schedule.at(Position(history.steps, history.epochs, fraction)))
             self.learning_rate = self._sums.rate = rate
             self.last = StepResult(*self.model.step(batch, rate))
             history.steps += 1
