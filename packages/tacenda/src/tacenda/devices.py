@@ -25,12 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
-from tacenda.errors import (
-    ConfigurationError,
-    FittingError,
-    KernelError,
-    PluginUnavailableError,
-)
+from tacenda.errors import ConfigurationError, FittingError, KernelError, PluginUnavailableError
 from tacenda.kernels import resolve as backend_for
 
 #: Files of which one exists where a CUDA driver is installed; the last is that of Windows' Linux subsystem.

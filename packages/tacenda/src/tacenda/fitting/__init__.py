@@ -6,13 +6,7 @@ from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
 from tacenda.fitting.loop import Callback, FitLoop, FitRun, FitSettings, fit
 from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp
-from tacenda.fitting.trainer import (
-    BatchSource,
-    State,
-    StepResult,
-    Trainer,
-    set_learning_rate,
-)
+from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, set_learning_rate
 
 __all__ = [
     "Adam",

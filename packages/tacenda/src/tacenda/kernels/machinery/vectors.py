@@ -69,7 +69,7 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def _check_array(array: Any, dtype: Any = types.float32, writes: bool = False) -> None:
-    """Raise TypingError, while a loop is compiled, unless an array is of the dtype, in C order and can be written."""
+    """Raise TypingError, while a loop is compiled, for an array of another dtype or order, or one that is read-only."""
     if not (isinstance(array, types.Array) and array.dtype == dtype and array.layout == "C"):
         raise TypingError(f"only {dtype} arrays in C order are read and written here, not {array}")
     if writes and not array.mutable:

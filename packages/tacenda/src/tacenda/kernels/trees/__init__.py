@@ -95,9 +95,9 @@ class Codes(_Fields):
         self = super().__new__(cls, *arrays)
         self.n_words, self.n_codes = len(self.word_codes) - 1, len(self.code_steps) - 1
         self.copies = {}
-        refuse = partial(check_offsets, error=KernelError)
-        refuse(self.word_codes, self.n_codes, what="word_codes", strictly=True)
-        refuse(self.code_steps, len(self.nodes), what="code_steps")
+        check = partial(check_offsets, error=KernelError)
+        check(self.word_codes, self.n_codes, what="word_codes", strictly=True)
+        check(self.code_steps, len(self.nodes), what="code_steps")
         if self.signs.shape != self.nodes.shape:
             raise KernelError(
                 f"there are {len(self.nodes)} nodes in the codes and {len(self.signs)} signs"
