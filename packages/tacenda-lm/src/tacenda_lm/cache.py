@@ -21,10 +21,9 @@ from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Ids, Integers, check_ids, check_sequences, check_word
+from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_word
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
-_Floats = npt.NDArray[np.floating[Any]]
 _Float64 = npt.NDArray[np.float64]
 
 _ROWS_PER_BLOCK = 512  # words whose contexts are compared with the whole window at once
@@ -102,7 +101,7 @@ class _Cache(LanguageModel):
         counts = vocabulary.counts + 1.0
         self._vocabulary, self._prior = vocabulary, np.asarray(counts / counts.sum(), np.float64)
 
-    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Floats]]:
+    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, Floats]]:
         """Yield for each state the words that it holds and their weights (entries,). Raises DataError."""
         raise NotImplementedError
 
@@ -196,11 +195,11 @@ class UnigramCache(_Cache):
 class HasContextVectors(Protocol):
     """A language model that predicts from a vector; `NeuralCache.over` takes any model with these two methods."""
 
-    def state_vectors(self, states: Sequence[State]) -> _Floats:
+    def state_vectors(self, states: Sequence[State]) -> Floats:
         """Return the vector from which each state predicts (states, width)."""
         ...
 
-    def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
+    def vectors_from(self, state: State, ids: Integers) -> tuple[Floats, State]:
         """Return the vectors that predict the ids that follow a state (tokens, width), and the state after them."""
         ...
 
@@ -303,7 +302,7 @@ class NeuralCache(_Cache):
         self._scale, self._center = float(2 * r.var(axis=0).sum()), r.mean(axis=0)
         self._set_vocabulary(vocabulary)
 
-    def _standardize(self, r: _Floats) -> npt.NDArray[np.float32]:
+    def _standardize(self, r: Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
 
         The coordinates are centered, because float32 rounds small distances between vectors far from zero.

@@ -23,6 +23,8 @@ from tacenda.vocabulary import Vocabulary
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Float64: TypeAlias = npt.NDArray[np.float64]
+#: Floats of any type.
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 _TOKENS_PER_BLOCK = 1 << 17
 #: Whether a line without tokens is skipped, or counts as a sentence of ``</s>`` alone, as in KenLM's ``query``.
 BlankLines: TypeAlias = Literal["skip", "count"]

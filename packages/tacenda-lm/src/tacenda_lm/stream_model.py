@@ -12,6 +12,7 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
     Float64,
+    Floats,
     Ids,
     Integers,
     check_ids,
@@ -21,8 +22,6 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.streams import Stream
-
-_Floats = npt.NDArray[np.floating[Any]]
 
 
 class Predictor:
@@ -44,13 +43,13 @@ class Predictor:
         """Return the state after one more word, without a new sentence after ``</s>``."""
         raise NotImplementedError
 
-    def vectors(self, states: Sequence[State]) -> _Floats:
+    def vectors(self, states: Sequence[State]) -> Floats:
         """Return the vector from which each state predicts (states, width)."""
         raise NotImplementedError
 
     def passes(
         self, stream: Stream, state: State | None = None
-    ) -> Iterator[tuple[_Floats, Ids, State | None]]:
+    ) -> Iterator[tuple[Floats, Ids, State | None]]:
         """Yield the vectors that predict the ids of a stream (rows, width), and these ids (rows,), block by block.
 
         The first id of every sequence is not predicted. A stream that follows a ``state`` is one sequence, whose first
@@ -58,11 +57,11 @@ class Predictor:
         """
         raise NotImplementedError
 
-    def rows(self, vectors: _Floats) -> _Floats:
+    def rows(self, vectors: Floats) -> Floats:
         """Return the log-probabilities of every next word (rows, types)."""
         raise NotImplementedError
 
-    def pick(self, vectors: _Floats, words: Ids) -> Float64:
+    def pick(self, vectors: Floats, words: Ids) -> Float64:
         """Return log p(word) of one word for each vector (rows,)."""
         return self.rows(vectors)[np.arange(len(words)), words].astype(np.float64)
 
@@ -82,12 +81,12 @@ class Predictor:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
         return self._collect(state, ids, [np.empty(0)], self.pick)
 
-    def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
+    def vectors_from(self, state: State, ids: Ids) -> tuple[Floats, State]:
         """Return the vectors that predict ids as `score_from` takes them (tokens, width), and the state after."""
         return self._collect(state, ids, [self.vectors([state])[:0]], lambda vectors, _: vectors)
 
     def _collect(
-        self, state: State, ids: Ids, parts: list[Any], convert: Callable[[_Floats, Ids], Any]
+        self, state: State, ids: Ids, parts: list[Any], convert: Callable[[Floats, Ids], Any]
     ) -> tuple[Any, State]:
         """Return converted vectors of ids that follow a state, appended to ``parts``, and the state after."""
         for vectors, words, after in self.passes(Stream.following(ids), state):
@@ -95,7 +94,7 @@ class Predictor:
             state = after or state
         return np.concatenate(parts), state
 
-    def distributions(self, stream: Stream) -> Iterator[_Floats]:
+    def distributions(self, stream: Stream) -> Iterator[Floats]:
         """Yield the log-probabilities of all words at the positions that `score` scores (rows, types)."""
         size = rows_of_block(self.n_types)
         for vectors, _, _ in self.passes(stream):
@@ -147,14 +146,14 @@ class StreamModel(LanguageModel):
             return self.start()
         return self._fitted.after(state, int(word))
 
-    def log_probs(self, states: Sequence[State]) -> _Floats:
+    def log_probs(self, states: Sequence[State]) -> Floats:
         return self._fitted.rows(self._fitted.vectors(states))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, len(self.vocabulary))
         return self._fitted.pick(self._fitted.vectors(states), ids)
 
-    def state_vectors(self, states: Sequence[State]) -> _Floats:
+    def state_vectors(self, states: Sequence[State]) -> Floats:
         """Return the vector from which each state predicts, float32 (states, width)."""
         return self._fitted.vectors(states)
 
@@ -173,7 +172,7 @@ class StreamModel(LanguageModel):
         last, state = self._fitted.score_from(self.start(), ids[ends[-1] :])
         return np.concatenate([first, inner, last]), state
 
-    def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
+    def vectors_from(self, state: State, ids: Integers) -> tuple[Floats, State]:
         """Return the vectors that predict the ids that follow a state (tokens, width), and the state after them."""
         words, ends = self._find_restarts(ids)
         if not len(ends):
@@ -184,7 +183,7 @@ class StreamModel(LanguageModel):
             parts.append(vectors)
         return np.concatenate(parts), state
 
-    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[_Floats]:
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Floats]:
         return self._fitted.distributions(self._make_stream(ids, offsets))
 
     def _find_restarts(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:

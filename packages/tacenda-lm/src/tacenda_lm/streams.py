@@ -8,7 +8,7 @@ without context, after a ``</s>`` of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from tacenda.fitting import fingerprint_arrays
 from tacenda_lm.sequences import Ids, Integers, Offsets, join_texts, with_ends
 
 _Bools = npt.NDArray[np.bool_]
-_Ints = npt.NDArray[np.integer[Any]]
 
 
 class Windows(NamedTuple):
@@ -126,9 +125,9 @@ class Stream(NamedTuple):
 class Contexts(NamedTuple):
     """Windows of words, and the word that follows each."""
 
-    words: _Ints  # (tokens, n), the last word first
+    words: Integers  # (tokens, n), the last word first
     present: _Bools  # (tokens, n), False before the beginning of a sequence
-    targets: _Ints  # (tokens,)
+    targets: Integers  # (tokens,)
 
     @classmethod
     def at(cls, stream: Stream, positions: npt.NDArray[np.int64], n: int) -> Contexts:

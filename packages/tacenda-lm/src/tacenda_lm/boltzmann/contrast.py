@@ -24,12 +24,11 @@ from tacenda.kernels.boltzmann import PackedInputs
 from tacenda_lm.boltzmann.machine import (
     ROWS_PER_TILE,
     BoltzmannParameters,
-    Floats,
-    Ints,
     normalize,
     score_unnormalized,
     sigmoid,
 )
+from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.steps import sum_rows
 from tacenda_lm.streams import Contexts
 
@@ -40,7 +39,7 @@ _WORDS_PER_SUM = 64  # words whose probabilities are added before any single one
 class Negative(NamedTuple):
     """Words with weights for every context, and the loss of the observed word."""
 
-    words: Ints  # (tokens, drawn)
+    words: Integers  # (tokens, drawn)
     weights: Floats  # (tokens, drawn), which sum to one for each context
     loss: float
 
@@ -86,7 +85,7 @@ def draw_by_prediction(
     p: BoltzmannParameters,
     words: PackedInputs,
     inputs: Floats,
-    targets: Ints,
+    targets: Integers,
     drawn: int,
     rng: np.random.Generator,
 ) -> Negative:
@@ -107,7 +106,7 @@ def draw_by_prediction(
 
 
 def draw_by_divergence(
-    p: BoltzmannParameters, inputs: Floats, targets: Ints, steps: int, rng: np.random.Generator
+    p: BoltzmannParameters, inputs: Floats, targets: Integers, steps: int, rng: np.random.Generator
 ) -> Negative:
     """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the observed word.
 
@@ -125,7 +124,7 @@ def draw_by_divergence(
 
 
 def contrast_by_mean_field(
-    p: BoltzmannParameters, inputs: Floats, targets: Ints, steps: int, rng: np.random.Generator
+    p: BoltzmannParameters, inputs: Floats, targets: Integers, steps: int, rng: np.random.Generator
 ) -> tuple[Contrast, float]:
     """Return the contrast after ``steps`` with the probabilities of all words instead of a drawn one (section 3.1.2).
 
@@ -151,7 +150,7 @@ def contrast_by_mean_field(
 
 
 def _predict_given_hidden(
-    p: BoltzmannParameters, features: Floats, targets: Ints
+    p: BoltzmannParameters, features: Floats, targets: Integers
 ) -> Iterator[tuple[slice, Floats, float]]:
     """Yield blocks of contexts, P(w | h, context) (eq 3.12) up to a factor, and the summed loss of their targets.
 
@@ -177,7 +176,9 @@ def _draw_states(on: Floats, rng: np.random.Generator) -> Floats:
     return states
 
 
-def contrast(p: BoltzmannParameters, inputs: Floats, targets: Ints, negative: Negative) -> Contrast:
+def contrast(
+    p: BoltzmannParameters, inputs: Floats, targets: Integers, negative: Negative
+) -> Contrast:
     """Return the contrast of the observed words, ``targets`` (tokens,), with negative words.
 
     ``inputs`` are b_t (tokens, hidden).

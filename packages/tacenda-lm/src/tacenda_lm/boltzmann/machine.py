@@ -26,13 +26,11 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.kernels.boltzmann import PackedInputs, hidden_sums, pack_inputs
 from tacenda_lm import options
-from tacenda_lm.sequences import Float64, Ids, side_by_side
+from tacenda_lm.sequences import Float64, Floats, Ids, Integers, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Contexts, Stream
 
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.integer[Any]]
 _Single = npt.NDArray[np.float32]
 
 ROWS_PER_TILE = 64  # predictions at a time: the probabilities of all words stay in cache
@@ -218,7 +216,7 @@ class BoltzmannPredictor(Predictor):
         return np.asarray(filtered[-1].copy(), np.float32)
 
 
-def normalize(scores: Floats, targets: Ints) -> Float64:
+def normalize(scores: Floats, targets: Integers) -> Float64:
     """Turn scores into probabilities up to a factor, in place; return log-probabilities of the targets."""
     of_targets = scores[np.arange(len(scores)), targets].astype(np.float64)
     top = scores.max(axis=1, keepdims=True)

@@ -29,13 +29,12 @@ from tacenda_lm.boltzmann.contrast import (
 from tacenda_lm.boltzmann.machine import (
     BoltzmannParameters,
     BoltzmannPredictor,
-    Floats,
-    Ints,
     compute_inputs,
     look_up_features,
     pack_word_inputs,
     sigmoid,
 )
+from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.steps import sum_rows
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Pieces, Stream, streams_of
@@ -285,7 +284,7 @@ class BoltzmannTrainer(StreamTrainer):
         )
         return StepResult(loss, len(positions))
 
-    def contrast(self, inputs: Floats, targets: Ints) -> tuple[Contrast, float]:
+    def contrast(self, inputs: Floats, targets: Integers) -> tuple[Contrast, float]:
         """Return the contrast of ``settings.learning``, and the loss of the step.
 
         The loss is minus the summed log-likelihood; contrastive divergence does not compute it, and has minus the

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Int8, Int32, Int64, take
 from tacenda.errors import ArtifactError, KernelError
 from tacenda.kernels.trees import Codes
+from tacenda_lm.sequences import Integers
 
 #: How words are split into a tree; see `tree_building`.
 Rule = Literal["random", "balanced", "adaptive", "noisy"]
 _SMOOTHING = 0.1  # added to the counts of both sides of a node, so that no turn is impossible
-_Counts = npt.NDArray[np.integer[Any]]
 
 
 class Statistics(NamedTuple):
@@ -61,7 +61,7 @@ class Tree:
             depth=int(lengths.max(initial=0)),
         )
 
-    def biases(self, counts: _Counts) -> npt.NDArray[np.float32]:
+    def biases(self, counts: Integers) -> npt.NDArray[np.float32]:
         """Return the natural log odds of going left, float32 (nodes,), that alone give the unigram distribution.
 
         ``counts`` (words,) say how often each word occurs; a word's count is divided evenly among its codes.

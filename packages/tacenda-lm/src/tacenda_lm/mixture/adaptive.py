@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 
@@ -28,7 +27,6 @@ from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Integers, check_sequences
 from tacenda_lm.states import State, vector_of
 
-_Ints = npt.NDArray[np.integer[Any]]
 _EVIDENCE_FLOOR = 0.3  # c
 _MEMORIES_TRIED = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # delta, in fitting
 _MAX_ADAPTATION = 100.0  # eta
@@ -85,7 +83,7 @@ class AdaptiveMixture(Mixture):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit_to(self, scores: Float64, begins: _Ints) -> None:
+    def _fit_to(self, scores: Float64, begins: Integers) -> None:
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
         # relative to all components, as in predictions
@@ -133,7 +131,7 @@ class AdaptiveMixture(Mixture):
         """Return the weights (components, tokens) given the evidence for each component (components, tokens)."""
         return adapt_weights(self._weights, self.adaptation * evidence)
 
-    def _compute_weights(self, scores: Float64, begins: _Ints) -> Float64:
+    def _compute_weights(self, scores: Float64, begins: Integers) -> Float64:
         return self._adapt(_accumulate_before(_weigh_evidence(scores), self.memory, begins))
 
     def _unpack_weights(self, states: Sequence[State]) -> tuple[list[State], Float64]:
@@ -161,7 +159,7 @@ class _Fit(NamedTuple):
 
 
 def _fit_with_memory(
-    scores: Float64, evidence: Float64, begins: _Ints, start: Float64, memory: float
+    scores: Float64, evidence: Float64, begins: Integers, start: Float64, memory: float
 ) -> _Fit:
     """Find the weights and the adaptation that give a text the highest probability, with one memory.
 
@@ -215,7 +213,7 @@ def _accumulate(evidence: Float64, memory: float, begin: Float64) -> tuple[Float
     return np.column_stack([begin, after[:, :-1]]), after[:, -1]
 
 
-def _accumulate_before(evidence: Float64, memory: float, begins: _Ints) -> Float64:
+def _accumulate_before(evidence: Float64, memory: float, begins: Integers) -> Float64:
     """Return a_k before each token (components, tokens) of sequences that ``begins`` (sequences + 1,) cut."""
     known, zero = np.empty_like(evidence), np.zeros(len(evidence))
     for i, j in pairwise(begins.tolist()):

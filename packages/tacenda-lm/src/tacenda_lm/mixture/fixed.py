@@ -35,6 +35,7 @@ from tacenda_lm.mixture.weights import check_weights, fit_weights, mix
 from tacenda_lm.perplexity import Context, check_context
 from tacenda_lm.sequences import (
     Float64,
+    Floats,
     Ids,
     Integers,
     blocks,
@@ -49,8 +50,6 @@ from tacenda_lm.sequences import (
 from tacenda_lm.states import State, rows_of_block
 
 _Map = npt.NDArray[np.int32] | None
-_Ints = npt.NDArray[np.integer[Any]]
-_Floats = npt.NDArray[np.floating[Any]]
 # key in ``fitted_on`` of the components that were fitted again after the weights were
 _REFITTED = "refitted_since_weights"
 
@@ -192,7 +191,7 @@ class Mixture(LanguageModel):
         self._weighed = [_list_fits(model) for model in self._models.values()]
         return self
 
-    def _fit_to(self, scores: Float64, begins: _Ints) -> None:
+    def _fit_to(self, scores: Float64, begins: Integers) -> None:
         """Fit the weights to log-probabilities (components, tokens) of sequences that begin at ``begins``."""
         self._weights = fit_weights(scores, self._weights)
 
@@ -305,7 +304,7 @@ class Mixture(LanguageModel):
         scores = self.component_log_probs(ids, offsets)
         return mix(scores, self._compute_weights(scores, np.asarray(offsets)))
 
-    def _compute_weights(self, scores: Float64, begins: _Ints) -> Float64:
+    def _compute_weights(self, scores: Float64, begins: Integers) -> Float64:
         """Return the weights at every token (components, tokens or 1) of sequences that begin at ``begins``."""
         return self._weights[:, None]
 
@@ -438,7 +437,7 @@ def _renumber(words: Ids, ids: _Map) -> Ids:
     return words if ids is None else ids[words]
 
 
-def _reorder_columns(rows: _Floats, ids: _Map) -> Float64:
+def _reorder_columns(rows: Floats, ids: _Map) -> Float64:
     """Return rows over another vocabulary with their columns in the order of the first, float64."""
     return (rows if ids is None else rows[:, ids]).astype(np.float64)
 

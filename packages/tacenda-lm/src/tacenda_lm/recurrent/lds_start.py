@@ -14,8 +14,8 @@ from tacenda.artifact.arrays import restore
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.recurrent.network import SCORES_PER_BLOCK, Ints, Network
-from tacenda_lm.sequences import Float64
+from tacenda_lm.recurrent.network import SCORES_PER_BLOCK, Network
+from tacenda_lm.sequences import Float64, Integers
 
 _SD_OF_Z = 0.5  # standard deviation of the elements of z: small values keep sigma where it is nearly linear
 _MIN_MEAN = 1e-30  # least square root of the frequency of a word
@@ -112,7 +112,7 @@ class LinearSystem(NamedTuple):
             )
         return system
 
-    def filter_words(self, ids: Ints) -> Float64:
+    def filter_words(self, ids: Integers) -> Float64:
         """Return the filtered states (steps, sequences, states) after words (steps, sequences), from zero."""
         x = np.zeros((ids.shape[1], len(self.transitions)))
         filtered = self.inputs[ids]
@@ -121,7 +121,7 @@ class LinearSystem(NamedTuple):
             x = states
         return filtered
 
-    def start_network(self, text: Ints, frequencies: Float64) -> Network:
+    def start_network(self, text: Integers, frequencies: Float64) -> Network:
         """Return the network that computes the same as this system to first order.
 
         ``text`` (tokens,) is the training text, a sample of which gives the scales D and g; ``frequencies`` (types,)
@@ -143,7 +143,7 @@ class LinearSystem(NamedTuple):
         return Network(*(np.ascontiguousarray(part, np.float32) for part in parts))
 
 
-def _find_scale(x: Float64, outputs: Float64, targets: Ints, log_mu: Float64) -> float:
+def _find_scale(x: Float64, outputs: Float64, targets: Integers, log_mu: Float64) -> float:
     """Find the g in 0 .. 4 that gives the targets (rows,) the highest probability under SoftMax(log mu + g s).
 
     The rows of s are ``outputs`` (types, states) times those of ``x`` (rows, states). The logarithm of the likelihood

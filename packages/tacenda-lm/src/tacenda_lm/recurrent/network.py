@@ -15,20 +15,16 @@ written out, because autograd, which holds the scores of all words more often, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda_lm import options
-from tacenda_lm.sequences import Float64, Ids, side_by_side
+from tacenda_lm.sequences import Float64, Floats, Ids, Integers, side_by_side
 from tacenda_lm.states import State
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Stream
-
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.integer[Any]]
 
 SCORES_PER_BLOCK = 1 << 23  # of words; float32 in 32 MB
 _TOKENS_PER_BLOCK = 8192  # whose states are in memory at once
@@ -69,7 +65,7 @@ def step(p: Network, h: Floats, read: Floats) -> Floats:
     return z
 
 
-def run(p: Network, ids: Ints, offsets: Ints, first: Floats) -> tuple[Floats, Floats]:
+def run(p: Network, ids: Integers, offsets: Integers, first: Floats) -> tuple[Floats, Floats]:
     """Return the state that predicts each id (tokens, width), and the state after each sequence (sequences, width).
 
     ``first`` (sequences, width) are the states that predict the first id of each sequence. Sequences are read side by
@@ -85,7 +81,7 @@ def run(p: Network, ids: Ints, offsets: Ints, first: Floats) -> tuple[Floats, Fl
 
 
 def score_targets(
-    p: Network, states: Floats, targets: Ints, gradient: Floats | None = None
+    p: Network, states: Floats, targets: Integers, gradient: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Return natural log p(w_t | h_t) of the targets (tokens,), and the gradient of minus their sum by the states.
 

@@ -16,15 +16,13 @@ need only products of G with vectors: one with a small matrix for letters, and t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.states import log_softmax
 
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.integer[Any]]
 Product: TypeAlias = Callable[[Floats], Floats]
 """Maps rows e (states, types) to the rows G e."""
 
@@ -44,7 +42,7 @@ def make_product(outputs: Floats, variance: float) -> Product:
     return lambda e: ((e @ outputs) * outputs.dtype.type(variance)) @ outputs.T
 
 
-def compute_errors(p: Floats, words: Ints, seen: Floats) -> Floats:
+def compute_errors(p: Floats, words: Integers, seen: Floats) -> Floats:
     """Return e = x - p (states, types).
 
     ``p`` (states, types) are the probabilities at a state and ``words`` (states,) the tokens read there. ``seen``
@@ -56,7 +54,7 @@ def compute_errors(p: Floats, words: Ints, seen: Floats) -> Floats:
 
 
 def find_most_probable(
-    scores: Floats, words: Ints, seen: Floats, product: Product
+    scores: Floats, words: Integers, seen: Floats, product: Product
 ) -> tuple[Floats, Floats]:
     """Return e at the most probable states, and the probabilities of tokens there, both (states, types).
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ArtifactError
+from tacenda_lm.sequences import Integers
 
 _Int64 = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.integer[Any]]
 
 
 class JointTokens:
@@ -40,7 +40,7 @@ class JointTokens:
         return self._first_rows[-1]
 
     @classmethod
-    def of(cls, windows: Ints, n_types: int, unknown: int) -> Self:
+    def of(cls, windows: Integers, n_types: int, unknown: int) -> Self:
         """Find the runs at the ends of windows (places, longest run), the last token first."""
         keys: list[_Int64] = []
         for k in range(2, windows.shape[1] + 1):
@@ -49,7 +49,7 @@ class JointTokens:
             keys.append(np.unique(key[possible]))
         return cls(keys, n_types, unknown)
 
-    def find_rows(self, windows: Ints) -> _Int64:
+    def find_rows(self, windows: Integers) -> _Int64:
         """Return the rows of the runs that end windows (..., tokens), the last token first: int64 (..., lengths).
 
         A run that is not stored has the row -1.
@@ -60,12 +60,12 @@ class JointTokens:
             rows[..., i] = np.where(places >= 0, places + first_row, -1)
         return rows
 
-    def _compute_keys(self, windows: Ints) -> tuple[npt.NDArray[np.bool_], _Int64]:
+    def _compute_keys(self, windows: Integers) -> tuple[npt.NDArray[np.bool_], _Int64]:
         """Return which windows have a known last token and a stored run before it, and the keys of all windows."""
         before, last = self._find_places(windows[..., 1:]), windows[..., 0].astype(np.int64)
         return (before >= 0) & (last != self.unknown), before * self.n_types + last
 
-    def _find_places(self, windows: Ints) -> _Int64:
+    def _find_places(self, windows: Integers) -> _Int64:
         """Return the places of whole windows among the runs of their length, -1 for a run that is not stored."""
         k = windows.shape[-1]
         if k == 1:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tacenda.forks import cached_property
 from tacenda.offsets import runs
-from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.state_space.inference import Floats, Ints
+from tacenda_lm.sequences import Float64, Floats, Ids, Integers
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.recurrence import Forward, Inputs, Parameters, Piece, Recurrence
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
@@ -23,7 +22,7 @@ _TEXTS_PER_BLOCK = 64  # scored side by side
 _LOG_PROBS_PER_PIECE = 1 << 18
 
 
-def read_windows(stream: Stream, positions: Ints, n: int, filler: int) -> Ints:
+def read_windows(stream: Stream, positions: Integers, n: int, filler: int) -> Integers:
     """Return the n tokens before each position, the last first (..., n), ``filler`` before the start of a sequence."""
     words, present = stream.before(positions, n)
     return np.where(present, words, filler)
@@ -36,7 +35,7 @@ class Text:
         self.stream, self.window, self.n, self.joint = stream, window, n, joint
         self._firsts = stream.firsts
 
-    def read_piece(self, positions: Ints) -> Piece:
+    def read_piece(self, positions: Integers) -> Piece:
         """Return the places at positions (steps, texts), -1 after the end of a text."""
         inside, unknown = positions >= 0, self.joint.unknown
         windows = read_windows(self.stream, positions, self.window, unknown)
@@ -172,7 +171,9 @@ class StateSpacePredictor(Predictor):
         """Return the number of steps of a piece of so many texts."""
         return max(1, _LOG_PROBS_PER_PIECE // (texts * self.n_types))
 
-    def _forward_blocks(self, text: Text, sequences: Ints) -> Iterator[tuple[Ints, Forward]]:
+    def _forward_blocks(
+        self, text: Text, sequences: Integers
+    ) -> Iterator[tuple[Integers, Forward]]:
         """Yield positions (steps, texts), -1 after the end of a text, and the results there.
 
         Sequences of similar lengths are side by side; the positions of one sequence come in their order.

@@ -29,10 +29,9 @@ import numpy as np
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.forks import cached_property
 from tacenda_lm import options
+from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.state_space.inference import (
     SMALL_VOCABULARY,
-    Floats,
-    Ints,
     Product,
     compute_errors,
     find_most_probable,
@@ -69,11 +68,11 @@ class Parameters(Arrays):
 class Inputs(NamedTuple):
     """The tokens before some places of a text, which determine the predicted state except its internal part."""
 
-    words: Ints  # (..., order - 1), the last token first, <unk> where there is none
-    runs: Ints  # (..., joint_order - 1), rows of the vectors of runs, -1 where there is none
+    words: Integers  # (..., order - 1), the last token first, <unk> where there is none
+    runs: Integers  # (..., joint_order - 1), rows of the vectors of runs, -1 where there is none
 
     @classmethod
-    def of(cls, windows: Ints, n: int, joint: JointTokens) -> Inputs:
+    def of(cls, windows: Integers, n: int, joint: JointTokens) -> Inputs:
         """Return the inputs of windows (..., window) of the last tokens, the last first."""
         return cls(windows[..., :n], joint.find_rows(windows))
 
@@ -96,7 +95,7 @@ class Piece(NamedTuple):
     """Places of several texts side by side; every field but ``inputs`` is (steps, texts)."""
 
     inputs: Inputs
-    words: Ints  # y, the tokens at these places
+    words: Integers  # y, the tokens at these places
     live: Floats  # 1; 0 at a token that is context only, after which the state is zero
     seen: Floats  # 1; 0 at a token that is unknown or context only
 
@@ -135,7 +134,7 @@ class Recurrence:
         return make_product(p.outputs, p.variance) if p.exact else None
 
     def read(
-        self, log_probs: Floats, scores: Floats, words: Ints, seen: Floats
+        self, log_probs: Floats, scores: Floats, words: Integers, seen: Floats
     ) -> tuple[Floats, Floats]:
         """Return e of tokens that are read, and the probabilities at which it is computed, both (states, types).
 
