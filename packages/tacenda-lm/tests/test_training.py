@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from support.texts import text
 from tacenda import Corpus
@@ -31,7 +29,6 @@ from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.recurrent.training import RecurrentTrainer
 from tacenda_lm.state_space.model import GradientTrainer, RulesTrainer
-from tacenda_lm.steps import sum_by_row
 from tacenda_lm.training import compute_perplexity
 
 TREE = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
@@ -243,18 +240,3 @@ def test_a_model_can_be_pickled_for_another_process(model):
     model.fit(text())
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5), st.integers(0, 99))
-def test_gradients_of_a_row_are_those_of_all_its_reads(dtype, rows, width, seed):
-    rows = np.array(rows, np.int64)
-    gradients = np.random.default_rng(seed).standard_normal((len(rows), width)).astype(dtype)
-    table = np.zeros((10, width))
-    np.add.at(table, rows, gradients)
-
-    found, sums = sum_by_row(rows, gradients)
-
-    assert found.tolist() == sorted(set(rows.tolist()))
-    assert sums.dtype == dtype
-    assert sums == pytest.approx(table[found], abs=1e-5)

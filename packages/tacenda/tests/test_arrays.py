@@ -6,6 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tacenda import array_ops
 from tacenda.arrays import (
@@ -231,3 +233,18 @@ def test_rows_of_equal_ids_are_added_on_every_device():
         np.testing.assert_array_equal(sums, [[6, 8], [6, 8]])
         wider = array_ops.append_column(convert(rows), 7.0)
         np.testing.assert_array_equal(wider[:, 2], np.full(4, 7.0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5), st.integers(0, 99))
+def test_sums_of_merged_rows_are_those_of_a_loop(dtype, rows, width, seed):
+    rows = np.array(rows, np.int64)
+    gradients = np.random.default_rng(seed).standard_normal((len(rows), width)).astype(dtype)
+    table = np.zeros((10, width))
+    np.add.at(table, rows, gradients)
+
+    found, (sums,) = array_ops.merge_rows(rows, gradients)
+
+    assert found.tolist() == sorted(set(rows.tolist()))
+    assert sums.dtype == dtype
+    assert sums == pytest.approx(table[found], abs=1e-5)

@@ -1,18 +1,19 @@
-"""Parts of steps that several models share: the sums of gradients by row, masks of dropout, and running averages."""
+"""Parts of steps that several models share: gradients by row, masks of dropout, and running averages."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array
+
+from tacenda.arrays import Array
 
 # a running average includes every step up to _STEPS_AVERAGED_EACH, and then every _AVERAGING_INTERVAL steps
 _STEPS_AVERAGED_EACH, _AVERAGING_INTERVAL = 100, 10
 
-Gradient: TypeAlias = tuple[npt.NDArray[np.integer[Any]] | None, npt.NDArray[np.floating[Any]]]
+Gradient: TypeAlias = tuple[Array | None, Array]
 """Distinct rows of a table, None for all of them, and the gradients of these rows (rows, width)."""
 
 
@@ -38,24 +39,3 @@ def draw_dropout_mask(
     words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)
     drawn = words.view(np.uint16)[:size].reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
-
-
-def sum_by_row(
-    rows: npt.NDArray[np.integer[Any]], gradients: npt.NDArray[np.floating[Any]]
-) -> Gradient:
-    """Return the distinct rows of a table among ``rows`` (reads,), ascending, and the summed gradient of each.
-
-    ``gradients`` (reads, width) are those of the reads, in any order.
-    """
-    distinct, places = np.unique(rows, return_inverse=True)
-    return distinct, sum_rows(places, gradients, len(distinct))
-
-
-def sum_rows(
-    places: npt.NDArray[np.integer[Any]], values: npt.NDArray[np.floating[Any]], n: int
-) -> npt.NDArray[Any]:
-    """Return sums (n, width): that of place i is the sum of the ``values`` (reads, width) whose place is i."""
-    # a sparse product adds in one pass over the values; np.add.at and sorting copy them or jump around
-    ones, reads = np.ones(len(places), values.dtype), len(places)
-    adder = csc_array((ones, places, np.arange(reads + 1)), shape=(n, reads))
-    return np.asarray(adder @ values)

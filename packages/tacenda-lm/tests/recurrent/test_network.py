@@ -7,8 +7,7 @@ import torch
 from support.gradients import dense
 from tacenda_lm.recurrent import network, training
 from tacenda_lm.recurrent.network import Network, predict, run, score_targets
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import RecurrentTrainer, ReduceOnPlateau
+from tacenda_lm.recurrent.training import RecurrentLMSettings, RecurrentTrainer, ReduceOnPlateau
 from tacenda_lm.streams import Stream
 
 TYPES, WIDTH, END = 7, 3, 2

@@ -11,8 +11,13 @@ from tacenda.fitting.trainer import pack
 from tacenda_lm import KneserNey, RecurrentLM
 from tacenda_lm.recurrent import model as of_model
 from tacenda_lm.recurrent import training as of_training
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import FallingAfter, RecurrentTrainer, ReduceOnPlateau, Windows
+from tacenda_lm.recurrent.training import (
+    FallingAfter,
+    RecurrentLMSettings,
+    RecurrentTrainer,
+    ReduceOnPlateau,
+    Windows,
+)
 from tacenda_lm.streams import Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}

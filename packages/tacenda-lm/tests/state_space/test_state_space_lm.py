@@ -47,7 +47,7 @@ def scores_in_a_plain_loop(model, ids):
         last += [unknown] * (settings.order - 1 - len(last))
         parts = [q, *(p["features"][word] for word in last)]
         if settings.advanced.joint_order > 1:
-            window = (before[::-1] + [unknown] * 20)[: settings.window]
+            window = (before[::-1] + [unknown] * 20)[: joint.longest]
             listed = joint.find_rows(np.array(window))
             parts.append(
                 sum((p["joint"][r] for r in listed if r >= 0), np.zeros(p["joint"].shape[1]))

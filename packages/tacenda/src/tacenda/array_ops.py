@@ -137,21 +137,31 @@ def append_column(matrix: Array, value: float) -> Array:
 def merge_rows(ids: Array, *arrays: Array) -> tuple[Array, list[Array]]:
     """Return the distinct ids in ascending order, and the sums of the rows of each.
 
-    ``ids`` (rows,) are integers, and the arrays (rows, ...) are on their device. The order of the additions depends on
-    the shapes only, so sums are the same in every run.
+    ``ids`` (rows,) are integers, and the arrays (rows, width) are on their device. The order of the additions depends
+    on the ids and the shapes only, so sums are the same in every run.
     """
+    if isinstance(ids, np.ndarray):
+        distinct, places = np.unique(ids, return_inverse=True)
+        return distinct, [sum_rows(places, array, len(distinct)) for array in arrays]
     if not len(ids):
         return ids, [array[:0] for array in arrays]
-    order = library(ids).argsort(ids, stable=True)
-    ordered = ids[order]
-    if isinstance(ids, np.ndarray):
-        begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-        return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]
     import torch
 
+    order = torch.argsort(ids, stable=True)
+    ordered = ids[order]
     distinct, lengths = torch.unique_consecutive(ordered, return_counts=True)
     options: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
     return distinct, [torch.segment_reduce(array[order], "sum", **options) for array in arrays]
+
+
+def sum_rows(places: Array, values: Array, n: int) -> Array:
+    """Return sums (n, width), for NumPy: place i has that of the ``values`` (rows, width) whose place is i."""
+    from scipy.sparse import csc_array
+
+    # a sparse product adds in one pass over the values; np.add.at and sorting copy them or jump around
+    ones, rows = np.ones(len(places), values.dtype), len(places)
+    adder = csc_array((ones, places, np.arange(rows + 1)), shape=(n, rows))
+    return np.asarray(adder @ values)
 
 
 def multiply_into(left: Array, right: Array, out: Array) -> None:

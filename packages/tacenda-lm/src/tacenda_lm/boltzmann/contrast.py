@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.array_ops import sum_rows
 from tacenda.kernels.boltzmann import PackedInputs
 from tacenda_lm.boltzmann.machine import (
     ROWS_PER_TILE,
@@ -29,7 +30,6 @@ from tacenda_lm.boltzmann.machine import (
     sigmoid,
 )
 from tacenda_lm.sequences import Floats, Integers
-from tacenda_lm.steps import sum_rows
 from tacenda_lm.streams import Contexts
 
 _CONTEXTS_PER_PRODUCT = 512  # each product of matrices reads the vectors of all words once

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.array_ops import sum_rows
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
@@ -35,7 +36,6 @@ from tacenda_lm.boltzmann.machine import (
     sigmoid,
 )
 from tacenda_lm.sequences import Floats, Integers
-from tacenda_lm.steps import sum_rows
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Pieces, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train

@@ -63,6 +63,8 @@ BATCH_PIECES, PIECE_WORDS = 4, 128  # contiguous pieces of text in a step, and w
 _TOKENS_PER_BLOCK = 512  # predicted at once, then scored
 # AdaGrad's accumulators at the beginning; a larger one shortens the first steps of rows with small gradients
 _INITIAL_ACCUMULATOR, _INITIAL_WORD_ACCUMULATOR = 1e-8, 1e-6
+# options that mattered only while fitting, or can be seen from the saved arrays
+_RETIRED = "max_codes max_depth eight_bits bootstrap_epochs batch_pieces piece_words bootstrap_width far_words"
 OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagrad"
 
 
@@ -70,19 +72,7 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagra
 class HLBLAdvanced(Settings):
     """Options of `HLBL` that few need to change."""
 
-    # these mattered only while fitting, or can be seen from the saved arrays
-    retired: ClassVar = MappingProxyType(
-        {
-            "max_codes": ...,
-            "max_depth": ...,
-            "eight_bits": ...,
-            "bootstrap_epochs": ...,
-            "batch_pieces": ...,
-            "piece_words": ...,
-            "bootstrap_width": ...,
-            "far_words": ...,
-        }
-    )
+    retired: ClassVar = MappingProxyType(dict.fromkeys(_RETIRED.split(), ...))
 
     tail_rates: tuple[float, ...] = option(
         (0.9, 0.95, 0.98, 0.995),
@@ -119,11 +109,8 @@ class HLBLSettings(options.SeededSettings):
     tree: Rule = option(
         "adaptive", "how words are split into a tree (section 4.4 of the thesis); see `build_tree`"
     )
-    copies: int = option(
-        4,
-        "number of trees that are joined; 4 in the thesis's best tree",
-        at_least=1,
-        at_most=64,
+    copies: int = options.count(
+        4, "number of trees that are joined; 4 in the thesis's best tree", 64
     )
     dropout: float = options.dropout(
         0.6,

@@ -25,7 +25,7 @@ from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
-from tacenda_lm.steps import draw_dropout_mask
+from tacenda_lm.steps import Gradient, draw_dropout_mask
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train
@@ -49,11 +49,10 @@ class LBLAdvanced(Settings):
         True,
         "whether the words to predict have the feature vectors of the context words (section 3.3 of the thesis)",
     )
-    noise_words: int = option(
+    noise_words: int = options.count(
         100,
         "words of noise in a step of noise-contrastive estimation, k, drawn from the unigram distribution",
-        at_least=1,
-        at_most=1 << 20,
+        1 << 20,
     )
 
 
@@ -62,9 +61,7 @@ class LBLSettings(options.SeededSettings):
     """Settings of `LBL`."""
 
     width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
-    context: int = option(
-        5, "preceding words that a prediction uses, n - 1", at_least=1, at_most=1000
-    )
+    context: int = options.count(5, "preceding words that a prediction uses, n - 1", 1000)
     loss: Literal["softmax", "nce"] = option(
         "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
     )
@@ -75,7 +72,7 @@ class LBLSettings(options.SeededSettings):
     epochs: int = options.epochs(8)
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
     patience: int = options.patience(3)
-    batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
+    batch_words: int = options.count(512, "words of a step", 1 << 20)
     across_sentences: bool = options.across_sentences()
     device: str = devices.option()
     advanced: Group[LBLAdvanced] = group(LBLAdvanced)
@@ -103,10 +100,6 @@ class LBLParameters(Arrays):
     def outputs(self) -> Array:
         """The vectors q of the words to predict, (types, width)."""
         return self.targets if len(self.targets) else self.words
-
-
-Gradient = tuple[Array | None, Array]
-"""Distinct rows of a parameter, None for all of them, and the gradients of these rows."""
 
 
 def _look_up_words(p: LBLParameters, batch: Contexts) -> Array:

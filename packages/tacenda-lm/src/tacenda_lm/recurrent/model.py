@@ -14,8 +14,13 @@ from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda_lm.recurrent.lds_start import LinearSystem
 from tacenda_lm.recurrent.network import Network, RecurrentPredictor, SavedNetwork
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import RecurrentTrainer, WhenSettled, Windows, choose_schedule
+from tacenda_lm.recurrent.training import (
+    RecurrentLMSettings,
+    RecurrentTrainer,
+    WhenSettled,
+    Windows,
+    choose_schedule,
+)
 from tacenda_lm.sequences import Ids
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream

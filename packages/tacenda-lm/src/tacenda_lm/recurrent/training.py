@@ -1,20 +1,23 @@
-"""Training a `RecurrentLM`: windows of parallel streams, learning rates, and steps with a running average."""
+"""Training a `RecurrentLM`: its settings, windows of parallel streams, learning rates, and steps with an average."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.array_ops import merge_rows
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
+from tacenda.settings import option
+from tacenda_lm import options
 from tacenda_lm.recurrent.network import Network, RecurrentPredictor, score_targets, step
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
 from tacenda_lm.sequences import Ids
-from tacenda_lm.steps import Gradient, averaging_weight, draw_dropout_mask, sum_by_row
+from tacenda_lm.steps import Gradient, averaging_weight, draw_dropout_mask
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import StreamTrainer, compute_perplexity
 
@@ -24,6 +27,55 @@ _MIN_GAIN = 0.003  # share of the held-out nats below which an epoch has gained 
 # without held-out text
 _CONSTANT_SHARE = 0.6  # of the epochs, before the rate falls
 _MIN_RATE_SHARE = 0.01  # of the rate that is left at the end; with a lower rate nothing is learned
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentLMSettings(options.SeededSettings):
+    """Settings of `RecurrentLM`."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"advanced": ...})
+
+    width: int = options.width(300, "elements of the state; 300 in the paper")
+    lds: str | None = option(
+        None,
+        "folder of a saved LDS, or name of an installed one, that training starts from: its number of states must be "
+        "``width``; None starts at random",
+    )
+    dropout: float = options.dropout(
+        0.0, "share of the elements of the state that the output does not see in training"
+    )
+    epochs: int = options.epochs(40)
+    learning_rate: float = option(
+        1.0,
+        "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
+        "until an epoch gains too little on the held-out text, then halved after every epoch until one gains too "
+        "little again, which ends training; without held-out text constant for three fifths of the epochs, and then "
+        "falling to a hundredth at most",
+        at_least=0,
+        below=1e6,
+    )
+    averaging: float = option(
+        0.995,
+        "share of the running average of the parameters that a step keeps; the model is the average; 0, as in the "
+        "paper, makes it the parameters themselves",
+        at_least=0,
+        below=1,
+    )
+    streams: int = options.count(
+        20,
+        "places of the text that are read side by side: with more, each word is cheaper, but an epoch has fewer steps "
+        "and learns less; the paper reads one",
+        1 << 16,
+    )
+    window_words: int = options.count(
+        20, "words of each stream in a step, over which the gradient is propagated back", 1 << 16
+    )
+    across_sentences: bool = options.across_sentences("")
+
+    @property
+    def patience(self) -> None:
+        """None: the learning rate's schedule decides when training ends."""
+        return None
 
 
 class Windows:
@@ -198,9 +250,10 @@ class RecurrentTrainer(StreamTrainer):
             # the derivative of h = sigma(z) - 1/2 is (h + 1/2)(1/2 - h)
             d_z[t] *= 0.25 - states[t] ** 2
         flat = d_z.reshape(-1, p.width)
+        rows, (d_inputs,) = merge_rows(words.ravel(), flat)
         return -float(log_probs.sum(dtype=np.float64)), {
             "transitions": (None, flat.T @ before.reshape(-1, p.width)),
-            "inputs": sum_by_row(words.ravel(), flat),
+            "inputs": (rows, d_inputs),
             "offsets": (None, flat.sum(axis=0)[None]),
             "outputs": (None, self._d_outputs),
         }

@@ -39,6 +39,11 @@ class JointTokens:
     def __len__(self) -> int:
         return self._first_rows[-1]
 
+    @property
+    def longest(self) -> int:
+        """The number of tokens of the longest runs, 0 without runs."""
+        return len(self.keys) + 1 if self.keys else 0
+
     @classmethod
     def of(cls, windows: Integers, n_types: int, unknown: int) -> Self:
         """Find the runs at the ends of windows (places, longest run), the last token first."""

@@ -13,7 +13,6 @@ from tacenda.offsets import runs
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.recurrence import Forward, Inputs, Parameters, Piece, Recurrence
-from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Contexts, Stream
@@ -29,10 +28,11 @@ def read_windows(stream: Stream, positions: Integers, n: int, filler: int) -> In
 
 
 class Text:
-    """A stream, with the size of a window and the number ``n`` of single tokens that are inputs at each place."""
+    """A stream, with the number ``n`` of single tokens and the runs of tokens that are inputs at each place."""
 
-    def __init__(self, stream: Stream, window: int, n: int, joint: JointTokens) -> None:
-        self.stream, self.window, self.n, self.joint = stream, window, n, joint
+    def __init__(self, stream: Stream, n: int, joint: JointTokens) -> None:
+        self.stream, self.n, self.joint = stream, n, joint
+        self.window = max(n, joint.longest)
         self._firsts = stream.firsts
 
     def read_piece(self, positions: Integers) -> Piece:
@@ -51,18 +51,19 @@ class StateSpacePredictor(Predictor):
     """A fitted model, whose vectors are the predicted states s^.
 
     The value of a state is a pair: the last tokens, oldest first, and the bytes of the internal state q after them.
+    ``n`` single tokens are inputs at each place.
     """
 
     def __init__(
         self,
         parameters: Parameters,
         joint: JointTokens,
-        settings: StateSpaceLMSettings,
+        n: int,
         boundary: int,
     ) -> None:
         self.parameters, self.joint, self.boundary = parameters, joint, boundary
         self.n_types = len(parameters.outputs)
-        self.window, self.n = settings.window, settings.order - 1
+        self.n, self.window = n, max(n, joint.longest)
 
     @cached_property
     def _recurrence(self) -> Recurrence:
@@ -108,7 +109,7 @@ class StateSpacePredictor(Predictor):
     def score(self, stream: Stream) -> Float64:
         scores = np.zeros(len(stream.ids))
         sequences = np.arange(len(stream.offsets) - 1)
-        text = Text(stream, self.window, self.n, self.joint)
+        text = Text(stream, self.n, self.joint)
         for positions, passed in self._forward_blocks(text, sequences):
             inside = positions >= 0
             words = np.where(inside, stream.ids[positions], 0)
@@ -137,7 +138,7 @@ class StateSpacePredictor(Predictor):
         (q, _), words = self._unpack([state]), state.parts(2)[0]
         if not len(ids):
             return
-        text = Text(Stream.following(ids, words), self.window, self.n, self.joint)
+        text = Text(Stream.following(ids, words), self.n, self.joint)
         size, begin = self._count_steps(1), len(words)
         for i in range(0, len(ids), size):
             end = min(i + size, len(ids))
@@ -151,7 +152,7 @@ class StateSpacePredictor(Predictor):
             yield piece, passed, self._make_state(tuple(last.tolist()), q[0])
 
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
-        text = Text(stream, self.window, self.n, self.joint)
+        text = Text(stream, self.n, self.joint)
         offsets, firsts, types = stream.offsets, stream.firsts, self.n_types
         # a block has whole sequences, or is a part of one
         for first, last in runs(offsets, rows_of_block(types)):

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacenda.array_ops import merge_rows
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.forks import cached_property
 from tacenda_lm import options
@@ -41,7 +42,7 @@ from tacenda_lm.state_space.inference import (
 )
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.states import log_softmax
-from tacenda_lm.steps import Gradient, sum_by_row
+from tacenda_lm.steps import Gradient
 
 LIMIT = 1e6  # bound of the elements of an internal state, so that an unstable recurrence cannot overflow
 
@@ -228,17 +229,20 @@ class Recurrence:
         back = d_scores @ p.outputs[:, n_q:]
         d_x += back if keep is None else back * keep[..., n_q:]
         n, width = piece.inputs.words.shape[-1], p.features.shape[1]
-        d_features = d_x[..., : n * width]
+        rows, (d_features,) = merge_rows(
+            piece.inputs.words.ravel(), d_x[..., : n * width].reshape(-1, width)
+        )
         gradients: dict[str, Gradient] = {
             "transition": (None, d_transition),
             "outputs": (None, d_outputs),
-            "features": sum_by_row(piece.inputs.words.ravel(), d_features.reshape(-1, width)),
+            "features": (rows, d_features),
             "biases": (None, d_scores.reshape(flat).sum(axis=0)[:, None]),
         }
         if piece.inputs.runs.shape[-1]:
             stored = np.nonzero(piece.inputs.runs >= 0)
             d_joint = d_x[stored[:2]][:, n * width :]
-            gradients["joint"] = sum_by_row(piece.inputs.runs[stored], d_joint)
+            rows, (d_joint,) = merge_rows(piece.inputs.runs[stored], d_joint)
+            gradients["joint"] = rows, d_joint
         return loss, gradients
 
     def _go_back(
