@@ -121,6 +121,8 @@ def test_models_that_share_no_words_are_refused(lds):
         MorphologicalLDS.join(lds, VarEmbed(**WORDS).fit(other))
     with pytest.raises(NotFittedError):
         MorphologicalLDS.join(lds, VarEmbed())
+    with pytest.raises(ConfigurationError, match="takes an LDS and then"):
+        MorphologicalLDS.join(VarEmbed(), lds)
 
 
 def test_a_refit_that_fails_leaves_the_model_and_its_parts_as_they_were(lds, words, texts):

@@ -91,8 +91,11 @@ class MorphologicalLDS(Estimator):
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
         """Join two models, which may be fitted to different texts, and learn only the map between them.
 
-        Raises ConfigurationError if the models share too few words, and NotFittedError if one of them is not fitted.
+        Raises ConfigurationError if the models share too few words or are of other kinds, and NotFittedError if one of
+        them is not fitted.
         """
+        if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
+            raise ConfigurationError("join takes an LDS and then a VarEmbed or SumEmbed")
         return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:

@@ -246,11 +246,9 @@ class LaggedCounts(Estimator):
         n_lags = config["n_lags"]
         if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:
             raise ArtifactError(f"its n_lags is {n_lags!r}, which its arrays contradict")
-        exact = arrays.get("unigram", np.empty(0)).dtype == np.int64
-        counts: Any = (
-            Int64[Array, "types", at_least(0)] if exact else Float64[Array, "types", at_least(0)]
-        )
-        unigram = take(arrays, "unigram", counts, {"types": len(vocabulary)})
+        number: Any = Int64 if arrays.get("unigram", np.empty(0)).dtype == np.int64 else Float64
+        declared = number[Array, "types", at_least(0)]
+        unigram = take(arrays, "unigram", declared, {"types": len(vocabulary)})
         lags = [_read_lag(arrays, f"lag{k}", unigram) for k in range(1, n_lags + 1)]
         return cls(vocabulary, lags, unigram)
 
@@ -270,11 +268,8 @@ def _read_lag(arrays: dict[str, npt.NDArray[Any]], name: str, unigram: npt.NDArr
     sizes = {"types": len(unigram)}
     indices = take(arrays, f"{name}.indices", Int32[Array, "entries", below("types")], sizes)
     indptr = take(arrays, f"{name}.indptr", Offsets[Array, "types entries"], sizes)
-    exact = unigram.dtype == np.int64
-    counts: Any = (
-        Int32[Array, "entries", at_least(0)] if exact else Float32[Array, "entries", at_least(0)]
-    )
-    data = take(arrays, f"{name}.data", counts, sizes)
+    number: Any = Int32 if unigram.dtype == np.int64 else Float32
+    data = take(arrays, f"{name}.data", number[Array, "entries", at_least(0)], sizes)
     # columns ascend within a row; the first column of a row may be smaller than the last one of the row before it
     ascending = np.diff(indices) > 0
     starts = indptr[1:-1]

@@ -50,6 +50,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
 from tacenda.kernels.shared import unit_rows
 from tacenda.offsets import runs
+from tacenda_embeddings.lds.settings import OUTPUTS
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -69,14 +70,7 @@ Destination = Any
 OPERATIONS = "modal_scan", "linear_recurrence", "unit_rows"
 
 #: Width in units of the number of states.
-WIDTHS = {
-    "own_context": 2,
-    "weighted_mean": 1,
-    "own_past_future": 3,
-    "mean": 1,
-    "own": 1,
-    "filtered": 1,
-}
+WIDTHS = dict.fromkeys(OUTPUTS, 1) | {"own_context": 2, "own_past_future": 3}
 
 #: Outputs that are posterior means of the model itself, whatever the row norms.
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})
