@@ -28,14 +28,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import (
-    Force,
-    as_options,
-    check_output,
-    columns,
-    format_size,
-    refuse_nan,
-)
+from tacenda.cli.options import Force, as_options, check_output, columns, format_size, refuse_nan
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.

@@ -253,7 +253,7 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
         if dim in sizes:
             return f"{size} == {sizes[dim]}"
         sizes[dim] = f"_n_{dim.strip('*')}"
-        return f"({sizes[dim]} := {size}) {'is not None' if dim[0] == '*' else '>= 0'}"
+        return f"({sizes[dim]} := {size}) {'>= 0' if more else 'is not None'}"
 
     asked = [f"{value}.__class__ is _ndarray"]
     if cuts := next((each for each in marks if isinstance(each, Cuts)), None):
@@ -288,7 +288,9 @@ def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
         asked += [fits(dim, f"_shape[{len(dims)}:]") for dim in rest]
     if limits := next((each for each in marks if isinstance(each, below)), None):
         n = sizes.get(limits.dimension, "None")
-        asked += [f"{n} is not None", f"_loops.within({value}, {limits.lowest}, {n})"]
+        if array.optional or n == "None":  # the size of a required array is known by now
+            asked.append(f"{n} is not None")
+        asked.append(f"_loops.within({value}, {limits.lowest}, {n})")
     return f"({' and '.join(asked)})"
 
 
