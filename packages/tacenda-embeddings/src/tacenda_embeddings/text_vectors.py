@@ -129,8 +129,7 @@ def iterate_words(model: Any) -> Iterator[list[str]]:
             f"the embedder {getattr(model, 'name', type(model).__name__)!r} has no vocabulary of words to compare: "
             "use a model that has one"
         )
-    vocabulary = model.vocabulary
-    words = [word for word in vocabulary.words if not vocabulary.is_reserved(word)]
+    words = [w for w in model.vocabulary.words if not model.vocabulary.is_reserved(w)]
     for i in range(0, len(words), BATCH_TOKENS):
         yield words[i : i + BATCH_TOKENS]
 

@@ -389,8 +389,7 @@ class DocEncoder:
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory.
 
-        ``sentences=True`` gives the model the sentences of a document one by one, where their
-        boundaries are known.
+        ``sentences=True`` gives the model the sentences of a document one by one, where their boundaries are known.
         """
         if not docs:
             return []

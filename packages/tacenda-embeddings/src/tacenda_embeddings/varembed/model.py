@@ -431,10 +431,8 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         corpus = as_corpus(text)
         counts = corpus.type_counts
         advanced = self.settings.advanced
-        factorization = Factorization(
-            _WINDOW, advanced.start_adjacent, _LENGTH_POWER, advanced.power
-        )
-        start = find_start(self.settings, corpus, counts, factorization, vectors)
+        options = Factorization(_WINDOW, advanced.start_adjacent, _LENGTH_POWER, advanced.power)
+        start = find_start(self.settings, corpus, counts, options, vectors)
         learned = FittedWords(start.inventory, start.words, start.morphemes, counts > 0)
         unexplained = np.square(start.words - learned.prior).sum(dtype=np.float64)
         total = np.square(start.words).sum(dtype=np.float64)

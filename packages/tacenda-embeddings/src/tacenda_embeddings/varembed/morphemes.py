@@ -101,10 +101,8 @@ class Inventory:
             ids = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
             return tuple(self.names[id_] for id_ in ids if id_ != 0)
         spelling = _spell(word, vocabulary)
-        return (
-            *_limit(self.segmenter.segment(spelling.lower()), self.segmenter),
-            *_find_capitals(spelling),
-        )
+        pieces = _limit(self.segmenter.segment(spelling.lower()), self.segmenter)
+        return (*pieces, *_find_capitals(spelling))
 
     def morphemes(self, word: str) -> Morphemes:
         """Return the known morphemes of any word, with the base, and the number of unknown ones."""
