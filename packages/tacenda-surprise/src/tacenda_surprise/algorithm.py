@@ -1022,25 +1022,18 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
     """Make the algorithm that is registered under a name; ``tacenda plugins recommenders`` lists them.
 
     ``settings`` and further arguments are options of the algorithm. ``random_state`` and ``verbose`` are ignored by
-    algorithms that do not have these options.
-
-    Raises
-    ------
-    PluginError
-        There is no such algorithm, or it cannot be loaded.
+    algorithms that do not have these options. Raises PluginError for an algorithm that does not exist or cannot be
+    loaded.
 
     Examples
     --------
     >>> cross_validate(Recommender(name="pmf", n_factors=20), data)
     >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
     """
-    known = inspect.signature(
-        plugins.get("recommenders", name, distribution=distribution)
-    ).parameters
+    algorithm = plugins.get("recommenders", name, distribution=distribution)
+    ignored = {"random_state", "verbose"} - set(inspect.signature(algorithm).parameters)
     given = {**options, **(settings or {})}
-    for optional in ("random_state", "verbose"):
-        if optional not in known:
-            given.pop(optional, None)
+    given = {name: value for name, value in given.items() if name not in ignored}
     made: RatingAlgorithm = plugins.make("recommenders", name, given, distribution=distribution)
     return made
 
@@ -1049,13 +1042,9 @@ class EpochPrinter(Callback):
     """Prints a line for every epoch, with ``verbose=True``."""
 
     def on_epoch_end(self, run: FitLoop) -> bool | None:
-        history = run.history
-        line = (
-            f"Processing epoch {history.epochs - 1}: training loss {history.epoch_losses[-1]:.4f}"
-        )
-        if history.evaluations:
-            line += f", held out {history.evaluations[-1].value:.4f}"
-        print(line)
+        epoch, loss = run.history.epochs - 1, run.history.epoch_losses[-1]
+        held_out = [f", held out {one.value:.4f}" for one in run.history.evaluations[-1:]]
+        print(f"Processing epoch {epoch}: training loss {loss:.4f}", *held_out, sep="")
         return None
 
 

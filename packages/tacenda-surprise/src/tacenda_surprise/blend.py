@@ -430,10 +430,9 @@ class Blend(RatingAlgorithm):
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
         if data is not None:
             model._adopt_fitted(parts, data)
-            if "surprise" not in config:  # an older blend knows what its algorithms do
-                model._know(
-                    model._fit_data(), Identities.of(data.ratings, model._fit_data().identities)
-                )
+            if config.get("surprise") is None:  # an older blend knows what its algorithms do
+                data = model._fit_data()
+                model._know(data, Identities.of(data.ratings, data.identities))
                 for user in first._new_users.values():
                     model._add(user.given)
         else:  # saved without ratings

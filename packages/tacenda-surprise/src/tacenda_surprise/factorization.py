@@ -418,9 +418,7 @@ def train(
 
     ``identify`` returns what identifies a fit to ratings, identities and held-out ratings in a checkpoint.
     """
-    settings, used, ratings, known, held_out = (
-        task.settings, task.used, task.ratings, task.known, task.held_out
-    )  # fmt: skip
+    settings, used, _, ratings, _, known, held_out, _ = task
 
     def identify_task() -> dict[str, Any]:
         identity = {**identify(ratings, known, held_out), **used._asdict()}
@@ -601,25 +599,19 @@ class ALS(_Trainer):
 
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
         super().__init__(task, tables, device)
-        ratings, used, settings = task.ratings, task.used, task.settings
+        ratings, used = task.ratings, task.used
         self._by_user, self._by_item = (
             DeviceCSR.of(side.to_csr(), device) for side in (ratings, ratings.by_item)
         )
         self._user_ids = to_device(ratings.user_ids, device)
-        # Without biases the weight is so large that they stay at zero.
-        none = Weight(1e12)
-        self._of_users, self._of_items = (
-            np.diag(
-                np.append(
-                    np.full(settings.n_factors, max(factors.each, MIN_PENALTY)),
-                    max((bias if settings.biased else none).each, MIN_PENALTY),
-                )
-            )
-            for factors, bias in (
-                (used.user_factors, used.user_biases),
-                (used.item_factors, used.item_biases),
-            )
-        )
+        self._of_users = self._make_precision(used.user_factors, used.user_biases)
+        self._of_items = self._make_precision(used.item_factors, used.item_biases)
+
+    def _make_precision(self, factors: Weight, biases: Weight) -> Doubles:
+        """Make diag(lambda, lambda_b); without biases lambda_b is so large that they stay at zero."""
+        settings = self._task.settings
+        of_bias = max(biases.each, MIN_PENALTY) if settings.biased else 1e12
+        return np.diag([*[max(factors.each, MIN_PENALTY)] * settings.n_factors, of_bias])
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error after it."""
@@ -683,25 +675,25 @@ def share_among_rounds(
         ones = np.ones(len(identities.item_ids), np.float32)
         shape = identities.n_users, ratings.n_items
         own = csr_array((ones, identities.item_ids, identities.offsets), shape=shape)
-        n = max(
-            n,
-            math.ceil(
-                compute_overlap(identities, ratings.n_items) * len(filled) / _MAX_SHARED_USERS
-            ),
-        )
+        shared = compute_overlap(identities, ratings.n_items) * len(filled)
+        n = max(n, math.ceil(shared / _MAX_SHARED_USERS))
     for part in np.array_split(order, max(min(n, len(order)), 1)):
         users = part[np.argsort(-sizes[part], kind="stable")]
-        items, by_item = _take_filled_columns(table[users])
-        of_users, of_items = (DeviceCSR.of(side, device) for side in (table[users], by_item))
-        known = None
+        rows, known = table[users], None
+        items, by_item = _take_filled_columns(rows)
         if own is not None:
-            told, by_told = _take_filled_columns(own[users])
-            shares = (1.0 / np.maximum(np.diff(own[users].indptr), 1)).astype(np.float32)
-            by_user, of_told = (DeviceCSR.of(side, device) for side in (own[users], by_told))
-            known = Known(by_user, to_device(told, device), of_told, to_device(shares, device))
-        found.append(
-            Round(to_device(users, device), of_users, to_device(items, device), of_items, known)
-        )
+            told = own[users]
+            told_items, by_told = _take_filled_columns(told)
+            shares = (1.0 / np.maximum(np.diff(told.indptr), 1)).astype(np.float32)
+            known = Known(
+                DeviceCSR.of(told, device),
+                to_device(told_items, device),
+                DeviceCSR.of(by_told, device),
+                to_device(shares, device),
+            )
+        of_users, of_items = DeviceCSR.of(rows, device), DeviceCSR.of(by_item, device)
+        numbers = to_device(users, device), to_device(items, device)
+        found.append(Round(numbers[0], of_users, numbers[1], of_items, known))
     return found
 
 

@@ -62,20 +62,10 @@ class RBM(RatingAlgorithm):
         random numbers, and visible biases the logarithms of how often each level is given, as in Salakhutdinov,
         Mnih and Hinton (2007).
         """
-        values: dict[str, Any] = {
-            "orientation": "user",
-            "ordinal": False,
-            "offset": False,
-            "lr_all": 0.001,
-            "reg_all": 0.01,
-            "n_epochs": 250,
-            "validation": 0.05,
-            "optimizer": "sgd",
-            "lr_decay": 1.0,
-        }
-        if cls.conditional:
-            values["reg_side"] = 0.01
-        values |= options
+        values: dict[str, Any] = {"orientation": "user", "ordinal": False, "offset": False}
+        values |= {"optimizer": "sgd", "lr_all": 0.001, "lr_decay": 1.0, "reg_all": 0.01}
+        values |= {"reg_side": 0.01} if cls.conditional else {}
+        values |= {"n_epochs": 250, "validation": 0.05, **options}
         if values["validation"]:
             values = {"patience": max(values["n_epochs"], 1), "refit": False, **values}
         return cls.from_settings(values)

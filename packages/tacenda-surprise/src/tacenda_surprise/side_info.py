@@ -37,7 +37,7 @@ class SideInfo:
 
     @classmethod
     def from_testset(cls, testset: Iterable[Iterable[Any]]) -> SideInfo:
-        """Take the pairs of a Surprise testset; their ratings are never read.
+        """Take the pairs of a Surprise testset, without their ratings.
 
         Results with it are transductive: the model is told who has rated the items it is tested on, as the
         competitors for the Netflix prize were.

@@ -50,15 +50,10 @@ class _Saved(Arrays):
 
 def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed]:
     """Return ratings and users folded in, as JSON values and arrays. Raises ArtifactError."""
-    joined = []
-    for which, dtype in (("items", np.int64), ("values", np.float32), ("rated", np.int64)):
-        parts = [getattr(one, which) for one in given]
-        joined.append(np.concatenate([np.empty(0, dtype), *parts]).astype(dtype))
-    rated_offsets, known_offsets = (
-        np.cumsum([0, *(len(getattr(one, which)) for one in given)]) for which in ("items", "rated")
-    )
+    rated, rated_offsets = _join([one.items for one in given], np.int64)
+    values, _ = _join([one.values for one in given], np.float32)
+    known, known_offsets = _join([one.rated for one in given], np.int64)
     ratings, offsets = data.ratings, data.ratings.user_offsets[: data.n_users + 1]
-    rated, values, known = joined
     arrays = {
         **pack_ids(data.users, "users"),
         **pack_ids(data.items, "items"),
@@ -70,6 +65,12 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
     low, high = ratings.scale
     config = {"scale": [low, high], "mean": float(data.mean), "n_users": data.n_users}
     return config, {_PREFIX + name: array for name, array in arrays.items()}
+
+
+def _join(parts: list[npt.NDArray[Any]], dtype: Any) -> tuple[Any, npt.NDArray[np.int64]]:
+    """Return one array of all parts, and where each begins and ends."""
+    joined = np.concatenate([np.empty(0, dtype), *parts]).astype(dtype)
+    return joined, np.cumsum([0, *map(len, parts)])
 
 
 class Unpacked(NamedTuple):

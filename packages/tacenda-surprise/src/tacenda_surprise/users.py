@@ -215,8 +215,7 @@ class NewUser(NamedTuple):
     def predict(self, iid: Hashable) -> float:
         """Return the expected rating of an item, clipped to the scale."""
         score = float(self.model_user.score(self._number(iid))[0])
-        low, high = self.catalogue.scale
-        return min(max(score, low), high)
+        return float(np.clip(score, *self.catalogue.scale))
 
     def predict_std(self, iid: Hashable) -> float:
         """Return the standard deviation of the rating of an item, including noise."""

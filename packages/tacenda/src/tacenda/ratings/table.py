@@ -274,8 +274,8 @@ class Ratings:
         """
         user_index, user_ids = number_ids(users, "user")
         item_index, item_ids = number_ids(items, "item")
-        options: dict[str, Any] = {"scale": scale, "duplicates": duplicates}
-        return cls(user_ids, item_ids, values, user_index, item_index, **options)
+        ids = user_ids, item_ids
+        return cls(*ids, values, user_index, item_index, scale=scale, duplicates=duplicates)
 
     @classmethod
     def from_triples(
