@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from tacenda.arrays import Array
 from tacenda.corpus import Corpus
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels import hidden_markov as hmm
+from tacenda.offsets import runs
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Features,
@@ -58,7 +58,7 @@ _MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = 50, 256
 _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
 _CLIP_NORM = 5.0  # bound of the norm of all gradients together
-_EVALUATION_WORDS = 8192  # of held-out text at a time
+_EVALUATION_WORDS = 8192  # of held-out text at a time, in whole sentences
 
 
 # -- the parameterizations ---------------------------------------------------------------------------
@@ -581,10 +581,7 @@ class Trainer(TextTrainer):
             return None
         ids, offsets = self.valid
         outputs, total = self.averaged(None), 0.0
-        size = _EVALUATION_WORDS
-        borders = np.searchsorted(offsets, np.arange(0, len(ids) + size, size))
-        borders = np.unique(np.minimum(borders, len(offsets) - 1))
-        for first, last in pairwise(borders):
+        for first, last in runs(offsets, _EVALUATION_WORDS):
             chosen = sentences_at(ids, offsets, np.arange(first, last))
             observed = Observed.of(*chosen, self.lexicon)
             how = observed, self.lexicon, self.settings.threads

@@ -227,8 +227,6 @@ class HiddenMarkov(LanguageModel):
         emitted = np.log(np.maximum(emissions, _MIN_PROBABILITY))
         came_from = np.empty((len(ids), k), np.int64)
         path = np.empty(len(ids), np.int64)
-        if not len(ids):
-            return path
         best = np.log(np.maximum(tables.starts[classes[0]], _MIN_PROBABILITY)) + emitted[0]
         for t in range(1, len(ids)):
             pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])

@@ -196,7 +196,9 @@ class SurprisalTable:
                     f"{file} cannot be written: {error.object[error.start]!a} is half of a surrogate pair"
                 ) from error
             except OSError as error:
-                raise DataError(f"{file} cannot be written: {error.strerror}") from error
+                raise DataError(
+                    f"{file} cannot be written: {error.strerror or error}"
+                ) from error
             return
         writer = csv.writer(cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n")
         if header:
@@ -242,11 +244,10 @@ def _format_cell(value: object) -> object:
 
 def check_previous(previous: int) -> None:
     """Raise ConfigurationError unless a row can have the values of this number of previous words."""
-    if isinstance(previous, bool) or not isinstance(previous, Integral) or previous < 0:
-        raise ConfigurationError(f"previous must be a whole number, 0 or more, not {previous!r}")
-    if previous > _MAX_PREVIOUS:
+    is_whole = isinstance(previous, Integral) and not isinstance(previous, bool)
+    if not is_whole or not 0 <= previous <= _MAX_PREVIOUS:
         raise ConfigurationError(
-            f"previous is {previous}: a row has at most {_MAX_PREVIOUS:,} words before"
+            f"previous must be a whole number from 0 to {_MAX_PREVIOUS:,}, not {previous!r}"
         )
 
 
