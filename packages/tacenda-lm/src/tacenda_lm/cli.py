@@ -640,11 +640,7 @@ def _choose_tokenizer(model: LanguageModel, tokenizer: str | None) -> str:
     """Return the tokenizer of the command line, by default the one that the model was fitted with."""
     from tacenda_lm.language_model import find_fitted_tokenizer
 
-    try:
-        return find_fitted_tokenizer(model) if tokenizer is None else tokenizer
-    except ConfigurationError as error:
-        cause = str(error).removesuffix("give tokenizer")
-        raise typer.BadParameter(f"{cause}give --tokenizer") from error
+    return find_fitted_tokenizer(model) if tokenizer is None else tokenizer
 
 
 def _read_sentences(

@@ -605,11 +605,13 @@ def find_fitted_tokenizer(model: LanguageModel) -> str:
     names = find_fitted_tokenizers(model)
     if any(map(is_own, names)):
         raise ConfigurationError(
-            "the model was fitted with your own tokenizer, which is not saved with it: give tokenizer"
+            "the model was fitted with your own tokenizer, which is not saved with it: give it, or one that splits "
+            'text in the same way, such as tokenizer="words"'
         )
     if len(names) > 1:
         raise ConfigurationError(
-            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give tokenizer"
+            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give one, such as "
+            f"tokenizer={min(names)!r}"
         )
     return names.pop()
 

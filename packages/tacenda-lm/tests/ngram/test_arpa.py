@@ -185,7 +185,7 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(rea
         (("ngram 1=5", f"ngram 1={'5' * 5000}"), 5, "ngram 1=COUNT"),
         (("ngram 1=5", f"ngram {'1' * 5000}=5"), 5, "ngram 1=COUNT"),
         (("-0.1	a b", f"-0.1	a b	{'9' * 5000}"), 17, "not finite"),
-        (("-0.1	a b", "-0.1	<s> a"), None, "listed twice"),
+        (("-0.1	a b", "-0.1	<s> a"), None, "the 2-gram '<s> a' is listed twice"),
         (("-0.69897	a	-0.1", "-0.69897	b	-0.1"), None, "listed twice"),
         (("-0.39794	</s>\n", "-0.39794	x\n"), None, "no unigram </s>"),
         (("\\data\\", "\\nothing\\"), 4, "no ARPA file"),

@@ -53,7 +53,7 @@ def test_a_string_has_the_score_of_its_words(model, text, bos, eos):
 @given(text=TEXTS)
 @example("a zebra b <unk>")
 @example("a zebra b\r\n")
-@example("\ufeffa b")
+@example("\ufeff\ufeffa b")
 @example("a </s> b")
 def test_a_line_has_the_perplexity_of_its_words(model, text):
     try:
@@ -62,8 +62,8 @@ def test_a_line_has_the_perplexity_of_its_words(model, text):
         with pytest.raises(CorpusError):
             model.perplexity(text)
         return
-    if expected is None or text.startswith("\ufeff"):
-        expected = slowly(model, "perplexity", text.removeprefix("\ufeff").split("\n"))
+    if expected is None:
+        expected = slowly(model, "perplexity", text.split("\n"))
     found = model.perplexity(text)
     again = pickle.loads(pickle.dumps(found))  # noqa: S301
     assert again == copy.copy(found) == found or found != found

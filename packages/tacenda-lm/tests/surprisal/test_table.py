@@ -410,7 +410,7 @@ def test_the_tokenizer_is_that_of_the_fit(fitted, tmp_path):
     mixture = Mixture({"one": again, "other": again})
     assert values(surprisal_table(mixture, "mat, and"), "known") == [True, True]
     own = KneserNey(order=2).fit(Corpus.from_text(["a b"], tokenizer=str.split))
-    with pytest.raises(ConfigurationError, match="give tokenizer"):
+    with pytest.raises(ConfigurationError, match="such as tokenizer="):
         surprisal_table(own, "a b")
 
 

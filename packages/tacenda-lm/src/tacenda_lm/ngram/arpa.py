@@ -28,7 +28,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -342,26 +342,39 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
     """Return the table, what its probabilities sum to, and how many n-grams were added.
 
     ``orders`` holds the n-grams of each order as rows in any order, the unigrams by id: the key, the first word first,
-    log-probability and back-off, float64, base 10. Raises DataError where one is listed twice.
+    log-probability and back-off, float64, base 10. Raises DataError where one is listed twice, and where back-offs give
+    a word a probability above one.
     """
     for n, rows in enumerate(orders[1:], 2):
         n_keys = packing.columns(n)
         sort_rows(rows, n_keys)
         same = np.flatnonzero((rows[1:, :n_keys] == rows[:-1, :n_keys]).all(axis=1))
         if len(same):
-            twice = " ".join(words[w] for w in packing.words(rows[same[:1]], n)[0])
+            *context, last = packing.words(rows[same[0] : same[0] + 1], n)[0].tolist()
+            twice = f"{_spell_context(context, words)} {words[last]}"
             raise DataError(f"the {n}-gram {twice!r} is listed twice: keep one of the lines")
     prefixes = _find_prefixes(orders, packing)
+    n_added, sums = 0, None
     if all((places >= 0).all() for places in prefixes):
         table = _pack_table(orders, prefixes, packing)
-        try:
-            return table, table.sums(), 0
-        except ArtifactError:  # an n-gram is listed without its last words
-            pass
-    n_added = _add_missing(orders, packing)
-    prefixes = _find_prefixes(orders, packing)
-    table = _pack_table(orders, prefixes, packing)
-    return table, table.sums(), n_added
+        with suppress(ArtifactError):  # an n-gram is listed without its last words
+            sums = table.sums()
+    if sums is None:
+        n_added = _add_missing(orders, packing)
+        table = _pack_table(orders, _find_prefixes(orders, packing), packing)
+        sums = table.sums()
+    if sums.above_one is not None:
+        context, word = sums.above_one
+        raise DataError(
+            f"back-offs give {words[word]!r} after {_spell_context(context, words)!r} a probability above one; correct "
+            "the file"
+        )
+    return table, sums, n_added
+
+
+def _spell_context(ids: list[int], words: list[str]) -> str:
+    """Return the words of a context, in which the id of ``</s>`` means ``<s>``."""
+    return " ".join(START if words[i] == BOUNDARY else words[i] for i in ids)
 
 
 def _find_prefixes(orders: list[Rows], packing: Packing) -> list[Int64]:

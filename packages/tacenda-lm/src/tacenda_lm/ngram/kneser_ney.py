@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import START, Marks
 from tacenda.corpus.text import Sentence, Text, tokens_of
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -273,12 +274,6 @@ class KneserNey(LanguageModel):
         from tacenda_lm.ngram.arpa import read_arpa
 
         vocabulary, table, sums, notes = read_arpa(path)
-        if sums.above_one is not None:
-            context_ids, word_id = sums.above_one
-            context, word = " ".join(vocabulary.decode(context_ids)), vocabulary.words[word_id]
-            raise DataError(
-                f"{path}: back-offs give {word!r} after {context!r} a probability above one; correct the file"
-            )
         if "n_grams_left_out" in notes:
             warn(
                 f"{path} has n-grams that no sentence can have, with {START} after the first word or {BOUNDARY} before "
@@ -421,13 +416,14 @@ class KneserNey(LanguageModel):
 
     def _stack_contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
         """Return the words of states (states, order - 1), right-aligned, and the number of words of each (states,)."""
-        rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
-        lengths = np.zeros(len(states), np.int64)
+        width = max(self.table.order - 1, 1)
+        rows: list[int] = []
+        lengths = np.empty(len(states), np.int64)
         for i, state in enumerate(states):
-            words = _to_context(state.parts()[-rows.shape[1] :])
-            lengths[i] = n = len(words)
-            rows[i, rows.shape[1] - n :] = words
-        return rows, lengths
+            words = state.parts()[-width:]
+            lengths[i] = len(words)
+            rows += (0,) * (width - len(words)) + words
+        return _to_context(rows).reshape(-1, width), lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         scores = np.empty((len(states), self.table.n_types), np.float64)
@@ -565,12 +561,9 @@ class KneserNey(LanguageModel):
 def _to_context(words: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the word ids of a state: int64 (words,). Raises DataError unless all are integers."""
     try:
-        context = np.array(words)
-    except ValueError as error:  # lists of different lengths
+        return np.frombuffer(array("q", words), np.int64)
+    except (TypeError, OverflowError) as error:
         raise not_of_this_model() from error
-    if len(context) and (context.ndim != 1 or context.dtype.kind != "i"):
-        raise not_of_this_model()
-    return context.astype(np.int64, copy=False)
 
 
 def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:

@@ -196,9 +196,7 @@ class SurprisalTable:
                     f"{file} cannot be written: {error.object[error.start]!a} is half of a surrogate pair"
                 ) from error
             except OSError as error:
-                raise DataError(
-                    f"{file} cannot be written: {error.strerror or error}"
-                ) from error
+                raise DataError(f"{file} cannot be written: {error.strerror or error}") from error
             return
         writer = csv.writer(cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n")
         if header:
