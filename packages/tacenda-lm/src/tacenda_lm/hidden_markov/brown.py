@@ -179,9 +179,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     """
     for name, number in (("n_classes", n_classes), ("min_count", min_count)):
         if not isinstance(number, Integral) or number < 1:
-            raise ConfigurationError(
-                f"{name} is {number!r:.80}, and must be a whole number, at least 1"
-            )
+            raise ConfigurationError(f"{name} is {number!r:.80}, not a whole number above 0")
     corpus = as_corpus(text)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to cluster")

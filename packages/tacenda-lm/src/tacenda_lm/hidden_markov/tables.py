@@ -287,6 +287,7 @@ class Tables:
         self.learned = learned
         self.emissions: _Floats = learned.emissions
         self.starts: _Floats = learned.starts
+        self.k = int(self.starts.shape[1])  # states of a class
         one_class = np.zeros(len(learned.emissions), np.int32)
         self.lexicon = Lexicon.of(getattr(learned, "classes", one_class), len(learned.starts))
         self.store = BlockStore(learned, *learned.starts.shape)
@@ -299,11 +300,6 @@ class Tables:
             raise ArtifactError(
                 "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
             )
-
-    @property
-    def k(self) -> int:
-        """The number of states of a class."""
-        return int(self.starts.shape[1])
 
     def passes(
         self, ids: Ids, offsets: Offsets, first: _Floats | None = None

@@ -547,8 +547,7 @@ class Trainer(TextTrainer):
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.draw_states())
-        how = observed, self.lexicon, self.settings.threads
-        total = self.network.log_likelihood(outputs, *how)
+        total = self.network.log_likelihood(outputs, observed, self.lexicon, self.settings.threads)
         n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()  # the mean, so that the rate does not depend on the batch
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)

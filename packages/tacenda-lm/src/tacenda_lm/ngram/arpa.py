@@ -202,7 +202,7 @@ class _Reader:
                 words += self._decode(block[:, :2].tolist())
                 parts.append(block[:, 2:].view(np.float64))
         values = np.concatenate(parts)
-        _set_infinite(values)
+        values[values < _MIN_LOG10] = -np.inf
         if UNKNOWN not in words and _CAPITAL_UNKNOWN in words:
             words[words.index(_CAPITAL_UNKNOWN)] = UNKNOWN
         if len(set(words)) < len(words):
@@ -248,7 +248,8 @@ class _Reader:
             left_out = self.notes.get("n_grams_left_out", 0) + np.count_nonzero(~is_possible)
             self.notes["n_grams_left_out"] = int(left_out)
             rows = rows[is_possible]
-        _set_infinite(rows[:, -2:].view(np.float64))
+        values = _values(rows)
+        values[values < _MIN_LOG10] = -np.inf
         return rows
 
     def _read_order(
@@ -331,11 +332,6 @@ class _Names:
     def rows(self, words: Int64, values: Float64) -> Rows:
         """Return n-grams (n-grams, n) as rows: the key, the first word first, and ``values`` (n-grams, 2)."""
         return np.hstack([self.packing.keys(words), values.view(np.uint64)])
-
-
-def _set_infinite(values: Float64) -> None:
-    """Set values below the range of float32 to -inf."""
-    values[values < _MIN_LOG10] = -np.inf
 
 
 def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tuple[Table, Sums, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import IO, Any
@@ -36,6 +37,7 @@ _NUMBERS_ROOM = 48
 _DIGITS = 8  # of a number
 _TENS = 10.0 ** np.arange(23)  # each is exact
 _DIGIT_PAIRS = np.array([[48 + i // 10, 48 + i % 10] for i in range(100)], np.uint8)
+_UNWRITABLE = re.compile("[ \\t\\n\\r\\ud800-\\udfff]")  # separators, and halves of surrogate pairs
 _OTHER_COMPRESSIONS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
 
@@ -52,18 +54,11 @@ def write_arpa(
     that cannot be written.
     """
     for word in vocabulary.words:
-        if word == START or not word or any(space in word for space in " \t\n\r"):
+        if word in (START, "") or _UNWRITABLE.search(word):
             raise DataError(
-                f"the word {word!r:.80} cannot be written to an ARPA file, where spaces separate words and "
-                f"{START} marks the beginning of a sentence: rename it in the text"
+                f"the word {word!r:.80} cannot be written to an ARPA file, which is UTF-8, with spaces between words "
+                f"and {START} at the beginning of a sentence: rename it in the text"
             )
-    try:
-        "".join(vocabulary.words).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"a word with {error.object[error.start]!a}, half of a surrogate pair, cannot be written to an ARPA file, "
-            "which is UTF-8: rename it in the text"
-        ) from error
     if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
         _write(path, vocabulary, table, start_log_prob)
         return
