@@ -120,12 +120,7 @@ class StreamTrainer(TextTrainer):
         return to_device(array, self.device)
 
     def move(
-        self,
-        name: str,
-        rows: Array | None,
-        gradient: Array,
-        learning_rate: float,
-        threads: int = 1,
+        self, name: str, rows: Array | None, gradient: Array, learning_rate: float, threads: int = 1
     ) -> None:
         """Take a step of AdaGrad on distinct rows of a table, or on all rows where ``rows`` is None.
 

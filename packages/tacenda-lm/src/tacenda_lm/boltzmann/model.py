@@ -77,9 +77,7 @@ class FRBMSettings(options.SeededSettings):
     learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
     patience: int = options.patience(3)
     batch_words: int = options.count(
-        1000,
-        "words of a step, at most a sixteenth of the text; 1000 in the thesis",
-        1 << 20,
+        1000, "words of a step, at most a sixteenth of the text; 1000 in the thesis", 1 << 20
     )
     across_sentences: bool = options.across_sentences(
         ", which are words like others; true in the thesis"

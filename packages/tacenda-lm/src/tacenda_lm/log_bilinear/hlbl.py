@@ -24,13 +24,7 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
-from tacenda.kernels.contexts import (
-    Context,
-    Predicted,
-    Spans,
-    context_sum,
-    context_sum_backward,
-)
+from tacenda.kernels.contexts import Context, Predicted, Spans, context_sum, context_sum_backward
 from tacenda.kernels.machinery.memory import WIDE, aligned
 from tacenda.kernels.trees import (
     Nodes,
@@ -113,8 +107,7 @@ class HLBLSettings(options.SeededSettings):
         4, "number of trees that are joined; 4 in the thesis's best tree", 64
     )
     dropout: float = options.dropout(
-        0.6,
-        "share of the predicted vector that training leaves out; the thesis has no dropout",
+        0.6, "share of the predicted vector that training leaves out; the thesis has no dropout"
     )
     epochs: int | None = PLAN.option()
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
@@ -348,10 +341,7 @@ class HLBL(StreamModel):
         stage = fitting.stage("model", first=vectors is None)
         self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
-        self.fitted_on = {
-            "tree": tree.statistics(counts)._asdict(),
-            "training": history.as_dict(),
-        }
+        self.fitted_on = {"tree": tree.statistics(counts)._asdict(), "training": history.as_dict()}
 
     def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> HLBLPredictor:
         settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)

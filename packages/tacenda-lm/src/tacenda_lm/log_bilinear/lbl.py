@@ -66,8 +66,7 @@ class LBLSettings(options.SeededSettings):
         "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
     )
     dropout: float = options.dropout(
-        0.2,
-        "share of the predicted vector that training leaves out; the thesis has no dropout",
+        0.2, "share of the predicted vector that training leaves out; the thesis has no dropout"
     )
     epochs: int = options.epochs(8)
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
@@ -154,11 +153,7 @@ def softmax(
 
 
 def nce(
-    p: LBLParameters,
-    batch: Contexts,
-    noise: Array,
-    log_noise: Array,
-    keep: Array | None = None,
+    p: LBLParameters, batch: Contexts, noise: Array, log_noise: Array, keep: Array | None = None
 ) -> tuple[Array, dict[str, Gradient]]:
     """Return the summed loss of telling the targets of a batch from words of noise, and its gradients.
 

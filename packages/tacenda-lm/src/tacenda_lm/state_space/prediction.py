@@ -54,13 +54,7 @@ class StateSpacePredictor(Predictor):
     ``n`` single tokens are inputs at each place.
     """
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        joint: JointTokens,
-        n: int,
-        boundary: int,
-    ) -> None:
+    def __init__(self, parameters: Parameters, joint: JointTokens, n: int, boundary: int) -> None:
         self.parameters, self.joint, self.boundary = parameters, joint, boundary
         self.n_types = len(parameters.outputs)
         self.n, self.window = n, max(n, joint.longest)
