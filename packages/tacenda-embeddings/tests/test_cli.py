@@ -365,5 +365,7 @@ def test_a_setting_of_two_models_says_whose_it_is(run, tmp_path):
     arguments = ("--text", tmp_path / "none.txt", "-o", tmp_path / "m", "--set", "width=6")
     err = run.refusal("fit", "--model", "vectors", *arguments)
     assert "--set vectors.width=..." in err
+    err = run.refusal("fit", "--model", "vectors", *arguments[:4], "--set", "lds=6")
+    assert "--set lds.NAME=..." in err
     err = run.refusal("fit", "--model", "vectors", "--distribution", "nobody", *arguments[:4])
     assert "nobody" in err

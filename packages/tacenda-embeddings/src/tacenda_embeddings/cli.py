@@ -169,8 +169,9 @@ def _make_embedders(
     kinds = {"lds": "lds", "vectors": "sumembed"}
     for name, value in options.items():
         if name not in kinds or not isinstance(value, dict):
+            option = "NAME" if name in kinds else name
             raise ConfigurationError(
-                f"with --model vectors, write options as lds.NAME or vectors.NAME, not {name}: two models are fitted"
+                f"with --model vectors, write --set lds.{option}=... or --set vectors.{option}=..., not {name}=..."
             )
     return [
         (plugins.make("embedders", kind, options.get(part), distribution=distribution), part)
