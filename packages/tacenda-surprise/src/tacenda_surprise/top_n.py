@@ -11,21 +11,26 @@ the item.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, PluginError
-from tacenda_surprise.catalogue import Floats, Numbers
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 
-if TYPE_CHECKING:
-    from tacenda_surprise.algorithm import RatingAlgorithm
-
 By = Literal["both", "rating", "choice"]
 _SCORES_PER_BLOCK = 2_000_000  # in memory at a time
+
+
+class ScoresUsers(Protocol):
+    """A model that predicts the ratings of all items by users; see `RatingAlgorithm`."""
+
+    catalogue: Catalogue
+
+    def score_users(self, users: Numbers, /) -> Floats: ...
 
 
 class Ranked(NamedTuple):
@@ -111,7 +116,7 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
 
 
 def best_items(
-    model: RatingAlgorithm,
+    model: ScoresUsers,
     users: Numbers,
     n: int,
     seen: Identities | None,
