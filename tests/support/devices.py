@@ -38,7 +38,7 @@ def stand_in() -> Iterator[set[str]]:
             offered[name] = _by_torch(name, getattr(by_torch, name), called)
         elif backends.CUDA_BACKENDS["triton"].offers(name):
             offered[name] = _on_tensors(name, getattr(backends.cpu, name), called)
-    backend = kernels.Backend(priority=1, **offered)
+    backend = kernels.Backend(priority=1, devices={"cpu", DEVICE}, **offered)
     plugins.register("kernels", _NAME, backend)
     try:
         with (

@@ -12,6 +12,7 @@ from tacenda import kernels, plugins
 from tacenda.arrays import Array, Int, Int32
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
+from tacenda.kernels.shared import unit_rows
 
 
 @pytest.fixture
@@ -230,6 +231,20 @@ def test_a_broken_operation_leaves_the_backend_s_others_alone(install):
 def test_an_unknown_name_lists_the_known(install):
     with pytest.raises(KernelError, match=r"'nonsense'.*cpu, reference"), kernels.use("nonsense"):
         kernels.resolve("merge_counts")
+
+
+@pytest.mark.parametrize("name", [3, None, ["cpu"]])
+def test_a_choice_that_is_no_text_is_refused(name):
+    with pytest.raises(KernelError, match="chooses no backend: give a name"), kernels.use(name):
+        pass
+
+
+def test_tensors_of_the_host_are_refused_unless_a_backend_serves_them(install):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(KernelError, match=r"'unit_rows' on torch tensors of the CPU: give NumPy"):
+        unit_rows(torch.ones(2, 2))
+    install("theirs", devices={"cpu:0"}, unit_rows=answer("theirs"))
+    assert unit_rows(torch.ones(2, 2)) == "theirs"
 
 
 def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_it(

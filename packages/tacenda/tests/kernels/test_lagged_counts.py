@@ -115,6 +115,7 @@ def test_a_sum_over_int32_is_an_error_not_a_wrong_number(backend):
         (np.array([0, 2**32]), 1, 5, 0, "stream must be int32"),
         (np.array([0.0, 1.0]), 1, 5, 0, "stream must be integers"),
         (np.zeros((2, 2), np.int32), 1, 5, 0, "stream must be integers"),
+        (np.zeros(0, np.int32), 1, -2, 0, "vocabulary must be at least 0, not -2"),
         (np.zeros(2, np.int32), 0, 5, 0, "at least one lag"),
         (np.zeros(2, np.int32), 1, 5, 3, "no more history"),
     ],
@@ -148,6 +149,8 @@ def test_bad_parts_are_a_clear_error():
     ):
         with pytest.raises(KernelError, match=message):
             merge_counts(parts, 5)
+    with pytest.raises(KernelError, match="vocabulary must be at least 0, not -2"):
+        merge_counts([part()], -2)
 
 
 def test_threads_do_not_disturb_each_other():

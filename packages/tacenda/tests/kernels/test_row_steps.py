@@ -6,7 +6,7 @@ import pytest
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import modal_scan
-from tacenda.kernels.shared import adagrad
+from tacenda.kernels.shared import adagrad, adam
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
@@ -21,6 +21,19 @@ def test_two_steps_written_out(backend, dtype):
     expected = [[1, 2], [3 - 3 * first, 4 - 4 * first - second]]
     np.testing.assert_allclose(table, expected, 1e-6)
     np.testing.assert_allclose(sums, [0, 13], 1e-6)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_rows_without_columns_leave_their_sums(backend):
+    with kernels.use(backend):
+        _, sums = adagrad(np.zeros((3, 0)), np.ones(3), [0, 2], np.zeros((2, 0)), 0.1)
+    np.testing.assert_array_equal(sums, 1)
+
+
+@pytest.mark.parametrize("t", [0, -1])
+def test_a_step_before_the_first_is_refused(t):
+    with pytest.raises(KernelError, match=f"adam: t must be at least 1, .* not {t}$"):
+        adam(*np.zeros((4, 3)), 0.1, t)
 
 
 def test_the_number_of_threads_changes_nothing():

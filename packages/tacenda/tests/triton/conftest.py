@@ -53,7 +53,7 @@ def device():
 def only_triton():
     """Public functions run on Triton, also where they are given tensors on the CPU."""
     tested = backends.ModuleBackend("triton", 100, "cuda")
-    tested.devices |= {"cpu"}
+    tested.devices |= {"cpu:0"}
     plugins.register("kernels", "tested", tested)
     try:
         with kernels.use("tested"):

@@ -8,7 +8,7 @@ A backend is a module, or any object, that has
 
     kind = "kernels"
     priority = 10                       # higher is tried first: reference 0, cpu 50, torch 90, triton 100
-    devices = {"cpu"}                   # optional; "cuda" gets torch tensors
+    devices = {"cpu"}                   # optional; "cuda" gets torch tensors, as does "cpu:0", in the host's memory
     api_version = 1                     # optional, `tacenda.plugins.API_VERSION` of the release it was written for
 
 and a function for each operation that it runs, with the operation's name, which takes all arguments by position, as
@@ -34,6 +34,9 @@ from tacenda.errors import KernelError, PluginError, PluginUnavailableError, des
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
 REFERENCE = "reference"
+HOST_TENSORS = (
+    "cpu:0"  # a device with torch tensors in the memory of the host, where "cpu" has NumPy arrays
+)
 FAMILIES = "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "shared"
 
 Operation = Callable[..., Any]
@@ -73,9 +76,13 @@ def use(name: str) -> Iterator[None]:
     ----------
     name
         A backend, or several separated by commas, tried in that order; ``name@distribution`` where
-        two distributions offer the same name. An unknown or ambiguous name, or an operation the
-        named backends do not offer, raises `KernelError` when an operation is called.
+        two distributions offer the same name. Anything else than text raises `KernelError`; an unknown
+        or ambiguous name, or an operation the named backends do not offer, when an operation is called.
     """
+    if not isinstance(name, str):
+        raise KernelError(
+            f"kernels.use({name!r:.80}) chooses no backend: give a name, or several separated by commas"
+        )
     token = chosen.set(_names(name))
     try:
         yield
@@ -114,7 +121,7 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
     KernelError
         No backend fits; the message names every one that was skipped, and why.
     """
-    kind = device.partition(":")[0]
+    kind = device if device == HOST_TENSORS else device.partition(":")[0]
     found = resolved.get((operation, kind, chosen.get(), plugins.generation))
     return (found or choose(operation, kind))[1]
 
@@ -130,6 +137,10 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
 
     def nothing_left(reasons: list[str]) -> KernelError:
         why = f" ({'; '.join(reasons)})" if reasons else ""
+        if kind == HOST_TENSORS:
+            return KernelError(
+                f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
+            )
         if not wanted:
             return KernelError(
                 f"no kernel backend runs {operation!r} on {kind}{why}: see `tacenda plugins kernels`"

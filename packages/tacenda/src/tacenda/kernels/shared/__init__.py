@@ -51,13 +51,18 @@ def adagrad(
     ``table`` and ``sums``.
     """
     for j, g in zip(rows.tolist(), gradient.astype(np.float64), strict=True):
-        s = float(sums[j]) + (g**2).mean()
+        s = float(sums[j]) + g @ g / max(len(g), 1)
         table[j] = table[j] - rate * g / (np.sqrt(s) + EPSILON)
         sums[j] = s
     return table, sums
 
 
-@operation
+def _check_step(t: int) -> None:
+    if t < 1:
+        raise KernelError(f"adam: t must be at least 1, the number of the first step, not {t}")
+
+
+@operation(prepare=_check_step)
 def adam(
     table: Float[Array, "*shape", in_place, any_layout],
     mean: Float[Array, "*shape", in_place, any_layout],

@@ -112,7 +112,7 @@ def _registered(
 
         return run
 
-    devices = {device.partition(":")[0], *getattr(backend, "devices", ())}
+    devices = {device, device.partition(":")[0], *getattr(backend, "devices", ())}
     functions = {name: note_calls(name, function) for name, function in offered.items()}
     proxy = kernels.Backend(priority=max(backend.priority, 0), devices=devices, **functions)
     plugins.register("kernels", _NAME, proxy, distribution=_OWNER)
