@@ -252,14 +252,14 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         store.read_json(tmp_path / "large")
 
 
-@pytest.mark.parametrize("path", [None, 3, b"x", ["x"], "a\0b", "\ud800", "x" * 5000])
+@pytest.mark.parametrize("path", [None, 3, "", b"x", ["x"], "a\0b", "\ud800", "x" * 5000])
 def test_what_cannot_name_a_file_is_a_clear_error(path):
     with pytest.raises(ArtifactError, match="file"):
         store.path_of(path, ArtifactError)
 
 
 def test_any_name_that_a_file_could_have_is_a_path(tmp_path):
-    for path in (tmp_path / "new", str(tmp_path), "\udcff", "", "a b\n"):
+    for path in (tmp_path / "new", str(tmp_path), "\udcff", ".", "a b\n"):
         assert store.path_of(path, ArtifactError) == Path(path)
 
 

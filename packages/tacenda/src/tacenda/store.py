@@ -54,7 +54,7 @@ def path_of(path: object, error: type[TacendaError]) -> Path:
 
     Raises ``error`` if it cannot be the name of a file or folder, or if this user has no access to it.
     """
-    if not isinstance(path, str | os.PathLike):
+    if path == "" or not isinstance(path, str | os.PathLike):  # Path("") is the current folder
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
     try:
         checked = Path(path)

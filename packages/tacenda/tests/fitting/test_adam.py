@@ -53,6 +53,11 @@ def test_weights_decay_by_name_and_only_those_with_a_gradient():
         np.testing.assert_array_equal(w[name], 1.0)
 
 
+def test_a_gradient_of_no_parameter_is_refused():
+    with pytest.raises(ConfigurationError, match="'v' has no parameter; there are: w"):
+        Adam().update({"w": np.ones(3)}, {"v": np.ones(3)}, 0.1)
+
+
 def test_a_gradient_that_would_broadcast_is_refused():
     with pytest.raises(ConfigurationError, match="'w' has shape"):
         Adam().update({"w": np.ones((2, 3))}, {"w": np.ones(3)}, 0.1)

@@ -131,6 +131,7 @@ def test_fingerprints_tell_data_and_settings_apart():
         lambda: ArrayBatches(np.arange(3), batch_size=0),
         lambda: ArrayBatches(np.arange(0), batch_size=2),
         lambda: BlockBatches(np.zeros(3, int), batch_size=2),
+        lambda: BlockBatches([], batch_size=2),
     ],
 )
 def test_sources_without_batches_are_refused(make):

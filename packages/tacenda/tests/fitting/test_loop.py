@@ -331,11 +331,21 @@ def test_a_history_that_cannot_be_is_refused(change):
         {"epochs": 2.5},
         {"epochs": None},
         {"learning_rate": "fast"},
+        {"patience": 2, "evaluate_every": 0},
     ],
 )
 def test_settings_out_of_range_are_refused(changes):
     with pytest.raises(ConfigurationError):
         settings(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"every_steps": 0}, {"every_steps": 1.5}, {"every_steps": "1"}, {"every_seconds": -1}, {"every_seconds": "1"}],
+)  # fmt: skip
+def test_a_run_that_saves_at_no_possible_time_is_refused(changes):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(changes))} is .*; give a"):
+        FitRun(**changes)
 
 
 def test_patience_without_held_out_data_is_refused():

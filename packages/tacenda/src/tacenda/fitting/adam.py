@@ -36,9 +36,13 @@ class Adam:
         self._slots: dict[str, NDArray[Any]] = {}
 
     def update(self, parameters: NamedArrays, gradients: NamedArrays, learning_rate: float) -> None:
-        """Make one step, in place. Raises ConfigurationError if a gradient has another shape than its parameter."""
+        """Make one step, in place. Raises ConfigurationError for a gradient that fits no parameter."""
         for name, gradient in gradients.items():
-            parameter = parameters[name]
+            parameter = parameters.get(name)
+            if parameter is None:
+                raise ConfigurationError(
+                    f"gradient of {name!r} has no parameter; there are: {', '.join(parameters)}"
+                )
             if gradient.shape != parameter.shape:
                 raise ConfigurationError(
                     f"gradient of {name!r} has shape {gradient.shape}, "

@@ -91,11 +91,11 @@ class BlockBatches:
     def __init__(self, offsets: NDArray[Any], *, batch_size: int, seed: int = 0) -> None:
         self.offsets = np.asarray(offsets, np.int64)
         self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _BLOCKS_PER_SHUFFLE)
-        # the last offset is above the first where a block is not empty
-        if batch_size < 1 or self.offsets[-1] == self.offsets[0]:
+        n_items = int(self.offsets[-1] - self.offsets[0]) if len(self.offsets) else 0
+        if batch_size < 1 or n_items < 1:
             raise ConfigurationError(
-                f"blocks of {self.offsets[-1] - self.offsets[0]} items in all cannot be fitted on in batches of "
-                f"{batch_size}; give at least 1 of both"
+                f"blocks of {n_items} items in all cannot be fitted on in batches of {batch_size}; give at least 1 of "
+                "both"
             )
         self.batch_size, self.seed = batch_size, seed
         self._counted: tuple[int, int] | None = None  # an epoch and its batches

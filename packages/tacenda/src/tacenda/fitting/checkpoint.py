@@ -92,7 +92,7 @@ class CheckpointFolder:
     def due(self, step: int) -> bool:
         """Tell whether a checkpoint is due after ``step`` steps."""
         steps, seconds = self._every
-        if steps and step % steps == 0:
+        if steps is not None and step % steps == 0:
             return True
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
 

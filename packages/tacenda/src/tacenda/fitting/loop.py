@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from types import FrameType
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class FitSettings:
     evaluate_every
         Evaluate after every so many epochs; 0: only at the end.
     patience
-        Stop after this many evaluations in a row without a new best; None: never.
+        Stop after this many evaluations in a row without a new best; None: never. It needs ``evaluate_every``.
     restore_best
         Leave the model with its best parameters, which needs memory for one copy of them. Without evaluations these
         are the last ones; after a divergence, the ones of the last whole epoch.
@@ -82,6 +82,10 @@ class FitSettings:
                     f"{name} is {value!r}; give a whole number, at least {bound}"
                 )
             object.__setattr__(self, name, int(value))  # checkpoints hold JSON
+        if self.patience is not None and not self.evaluate_every:
+            raise ConfigurationError(
+                "patience has no effect with evaluate_every=0, which evaluates only at the end: leave one out"
+            )
         if not isinstance(self.learning_rate, Schedule):
             object.__setattr__(self, "learning_rate", Schedule(self.learning_rate))
         if self.on_divergence not in ("raise", "return"):
@@ -124,7 +128,12 @@ class FitRun:
     description
         The text before the progress bar.
     every_steps, every_seconds
-        How often a checkpoint is saved, besides the end of every epoch.
+        How often a checkpoint is saved, besides the end of every epoch; None: not by steps, or not by time.
+
+    Raises
+    ------
+    ConfigurationError
+        ``every_steps`` is not a whole number above zero, or ``every_seconds`` is negative or not a number.
     """
 
     checkpoints: str | os.PathLike[str] | None = None
@@ -136,6 +145,15 @@ class FitRun:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "callbacks", tuple(self.callbacks))
+        steps, seconds = self.every_steps, self.every_seconds
+        if steps is not None and not (isinstance(steps, Integral) and steps >= 1):
+            raise ConfigurationError(
+                f"every_steps is {steps!r}; give a whole number, at least 1, or None"
+            )
+        if seconds is not None and not (isinstance(seconds, Real) and seconds >= 0):
+            raise ConfigurationError(
+                f"every_seconds is {seconds!r}; give a number, at least 0, or None"
+            )
 
     def stage(self, name: str = "", *, first: bool = True) -> FitRun:
         """Return the run of one of several stages, whose checkpoints have the folder ``name`` of their own.
