@@ -239,6 +239,7 @@ def test_what_json_cannot_hold_is_refused(tmp_path, config, message):
         ({"x": [1, 2]}, r"array 'x' is a builtins.list: convert it to a numpy array"),
         ({"__metadata__": np.ones(1)}, "cannot name an array"),
         ({"": np.ones(1)}, "cannot name an array"),
+        ({"\ud800": np.ones(1)}, "cannot name an array"),
         ({"x#y": np.ones(1)}, "without '#'"),
         ({"x#": np.ones(1)}, "without '#'"),
     ],

@@ -134,6 +134,7 @@ def test_a_format_of_the_future_says_to_upgrade(saved):
         ({"surprise": 1}, "lacks or adds keys: surprise"),
         ({"kind": 3}, "kind must be a short text"),
         ({"name": ""}, "name must be a short text"),
+        ({"name": "\ud800"}, "name is .*UTF-8"),
         ({"distribution": "x" * 1000}, "distribution must be a short text"),
         ({"config": []}, "config must be an object"),
         ({"figures": {}}, "figures must be a list"),

@@ -52,14 +52,9 @@ def check(arrays: Mapping[str, Any]) -> dict[str, Array]:
     """
     ready: dict[str, Array] = {}
     for name, array in arrays.items():
-        _, mark, form = name.rpartition(_MARK) if isinstance(name, str) else ("", "", "")
-        if (
-            not isinstance(name, str)
-            or name in ("", "__metadata__")
-            or (mark and form not in _FORMS)
-        ):
+        if not _can_name_array(name):
             raise ArtifactError(
-                f"{name!r} cannot name an array: use a text without {_MARK!r} other than '__metadata__'"
+                f"{name!r} cannot name an array: use other text, without {_MARK!r} and not '__metadata__'"
             )
         if not isinstance(array, np.ndarray):
             kind = f"{type(array).__module__}.{type(array).__qualname__}"
@@ -72,6 +67,16 @@ def check(arrays: Mapping[str, Any]) -> dict[str, Array]:
             )
         ready[name] = np.asarray(array, dtype=dtype, order="C")
     return ready
+
+
+def _can_name_array(name: Any) -> bool:
+    """Tell whether a safetensors file can hold an array of this name."""
+    try:
+        name.encode()
+    except (AttributeError, UnicodeEncodeError):  # not a text, or a lone surrogate
+        return False
+    _, mark, form = name.rpartition(_MARK)
+    return name not in ("", "__metadata__") and (not mark or form in _FORMS)
 
 
 def encode(arrays: Mapping[str, Array]) -> bytes:

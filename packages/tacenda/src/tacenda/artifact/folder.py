@@ -532,7 +532,7 @@ def _check_figures(figures: Any) -> None:
 def _check_text(value: Any, key: str) -> str:
     if not isinstance(value, str) or len(value) > 200 or (not value and key != "version"):
         raise ArtifactError(f"{key} must be a short text, not {value!r:.80}")
-    return value
+    return str(_copy_json(value, key))
 
 
 def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
