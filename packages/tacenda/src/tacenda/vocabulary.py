@@ -394,17 +394,20 @@ class Vocabulary:
     def decode(self, ids: Iterable[int] | NDArray[np.integer[Any]]) -> list[str]:
         """Return the words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.
 
-        Raises CorpusError for an id that is not in 0 .. len(self) - 1.
+        Raises CorpusError for an id that is not in 0 .. len(self) - 1, or is no whole number.
         """
-        listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-        unknown = next((i for i in listed if not 0 <= i < len(self)), None)
-        if unknown is not None:
-            raise CorpusError(
-                f"there is no id {unknown} in a vocabulary of {len(self)} types; "
-                "decode with the vocabulary that encoded the text"
-            )
         words = self.words
-        return [words[i] for i in listed]
+        try:
+            listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+            unknown = next((i for i in listed if not 0 <= i < len(words)), None)
+            if unknown is None:
+                return [words[i] for i in listed]
+        except TypeError:
+            raise CorpusError(f"ids must be a list of whole numbers, not {ids!r:.80}") from None
+        raise CorpusError(
+            f"there is no id {unknown} in a vocabulary of {len(self)} types; "
+            "decode with the vocabulary that encoded the text"
+        )
 
     def __len__(self) -> int:
         return len(self.counts)

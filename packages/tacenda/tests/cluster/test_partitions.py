@@ -117,6 +117,11 @@ def test_what_cannot_be_read_is_a_clear_error(tmp_path):
         partitions(tmp_path, 10)
     with pytest.raises(CorpusError, match="at least one address"):
         partitions([], 10)
+    for addresses in (None, 3, [3], b"x"):
+        with pytest.raises(CorpusError, match="names no file to read: give an address"):
+            partitions(addresses, 100)
+    with pytest.raises(CorpusError, match="'many' bytes: give at least 1"):
+        partitions("memory://x", "many")
     with pytest.raises(CorpusError, match="at least 1"):
         partitions(tmp_path, 0)
     with pytest.raises(CorpusError, match="cannot read nonsense://x"):

@@ -129,6 +129,23 @@ def test_wrong_sizes_are_refused(wrong):
             next(iter(use(wrong)))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ids": [0, 1]}, "ids of a corpus must be an array of int32"),
+        ({"ids": np.zeros(2)}, "ids of a corpus must be an array of int32"),
+        ({"offsets": np.zeros((1, 2), np.int64)}, "offsets of a corpus must be an array of int64"),
+        ({"offsets": np.array([0, 5])}, "offsets of a corpus must run from 0 to .* 2$"),
+        ({"offsets": np.empty(0, np.int64)}, "offsets of a corpus must run from 0 to"),
+    ],
+)
+def test_arrays_that_are_no_text_are_refused(change, message):
+    corpus = corpus_of([2])
+    arrays = {"ids": corpus.ids, "offsets": corpus.offsets}
+    with pytest.raises(CorpusError, match=message):
+        Corpus(**(arrays | change), vocabulary=corpus.vocabulary)
+
+
 def test_the_description_counts_this_text_and_not_the_vocabularys():
     v = Corpus.from_text(["the cat the dog"]).vocabulary
     description = Corpus.from_text(["the the bird", "dog"], vocabulary=v).describe()

@@ -193,6 +193,12 @@ def test_ids_of_another_vocabulary_are_refused(bad):
         vocabulary().decode([0, bad])
 
 
+@pytest.mark.parametrize("bad", [None, 3, "ab", [1.5], [[1]], np.ones((1, 1), int)], ids=str)
+def test_what_is_no_list_of_ids_is_refused(bad):
+    with pytest.raises(CorpusError, match="ids must be a list of whole numbers, not"):
+        vocabulary().decode(bad)
+
+
 def test_bad_vocabularies_are_refused():
     for words, counts, message in (
         (["</s>", "<unk>", "a", "a"], [1, 1, 1, 1], "same word twice"),

@@ -83,6 +83,11 @@ class Corpus:
         The number of tokens, without sentence boundaries.
     n_sentences
         The number of sentences; each has at least one token.
+
+    Raises
+    ------
+    CorpusError
+        An array has another dtype or shape, or the offsets do not run from 0 to the number of ids.
     """
 
     def __init__(
@@ -92,6 +97,15 @@ class Corpus:
         vocabulary: Vocabulary,
         origin: dict[str, Any] | None = None,
     ) -> None:
+        for name, array, dtype in (("ids", ids, np.int32), ("offsets", offsets, np.int64)):
+            if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
+                raise CorpusError(
+                    f"the {name} of a corpus must be an array of {dtype.__name__} in one dimension, not {array!r:.80}"
+                )
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids):
+            raise CorpusError(
+                f"the offsets of a corpus must run from 0 to the number of ids, {len(ids)}"
+            )
         self.ids, self.offsets = ids.view(), offsets.view()
         for array in (self.ids, self.offsets):
             array.flags.writeable = False

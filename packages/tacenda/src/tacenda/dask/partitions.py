@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Real
 from typing import Any, Final, TypeAlias
 
 import fsspec
@@ -113,20 +114,25 @@ def partitions(
     Raises CorpusError if there is no such file, no file matches, or ``n_bytes`` is not positive; and ConfigurationError
     if the package for that kind of address is not installed.
     """
-    if n_bytes < 1:
-        raise CorpusError(f"a partition cannot have {n_bytes} bytes: give at least 1")
-    if isinstance(addresses, str | os.PathLike):
-        addresses = [addresses]
+    if not (isinstance(n_bytes, Real) and n_bytes >= 1):
+        raise CorpusError(f"a partition cannot have {n_bytes!r:.80} bytes: give at least 1")
+    try:
+        one = isinstance(addresses, str | os.PathLike)
+        listed = [os.fspath(address) for address in ([addresses] if one else addresses)]
+    except TypeError:
+        raise CorpusError(
+            f"{addresses!r:.80} names no file to read: give an address, or several in a list"
+        ) from None
     found: list[Partition] = []
-    for address in addresses:
-        for file in _open(os.fspath(address), dict(storage_options or {})):
+    for address in listed:
+        for file in _open(address, storage_options or {}):
             found += _divide(file, n_bytes, encoding)
     if not found:
         raise CorpusError("there is no file to read: give at least one address")
     return found
 
 
-def _open(address: str, options: dict[str, Any]) -> Sequence[Any]:
+def _open(address: str, options: Mapping[str, Any]) -> Sequence[Any]:
     try:
         files: Sequence[Any] = fsspec.open_files(address, mode="rb", **options)
     except ImportError as error:
@@ -152,7 +158,7 @@ def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
         raise _read_error(name, error) from error
     try:
         may_cut = codecs.lookup(encoding).name in _DIVISIBLE_ENCODINGS
-    except (LookupError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise CorpusError(
             f"encoding is {encoding!r}: {error}; use e.g. encoding='utf-8'"
         ) from error

@@ -10,6 +10,7 @@ of a rating is known in both cases.
 """
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,16 @@ def generate(
     Raises ConfigurationError for fewer ratings than users, as each user rates an item, for more than a third of all
     pairs, and if ``informative`` is so large that users do not like enough items.
     """
-    is_valid = min(n_users, n_items, n_ratings) >= 1 and min(rank, seed) >= 0
+    whole, real = (n_users, n_items, n_ratings, rank, seed), (noise, informative)
+    is_valid = all(isinstance(n, Integral) for n in whole) and all(
+        isinstance(x, Real) for x in real
+    )
+    is_valid = is_valid and min(n_users, n_items, n_ratings) >= 1 and min(rank, seed) >= 0
     if not (is_valid and 0 < noise < np.inf and informative >= 0):
         raise ConfigurationError(
             f"{n_users} users, {n_items} items, {n_ratings} ratings, rank {rank}, noise {noise}, informative "
-            f"{informative}, seed {seed}: numbers and noise must be positive, noise finite, and none of the "
-            "others negative"
+            f"{informative}, seed {seed}: numbers must be whole and positive, noise positive and finite, rank and seed "
+            "whole, and none negative"
         )
     if n_ratings < n_users:
         raise ConfigurationError(
