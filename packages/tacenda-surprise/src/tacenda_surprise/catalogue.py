@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +15,12 @@ from tacenda.arrays import (
     Arrays,
     Constraint,
     Float32,
-    Offsets,
-    UInt8,
     ascending,
     at_least,
 )
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
-from tacenda.vocabulary import pack_words, unpack_words
+from tacenda.vocabulary import pack_names, unpack_names
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -32,24 +30,6 @@ MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as conti
 _MAX_UNUSED_WIDTH = 5.0  # a scale so many times as wide as the ratings used is ignored
 
 not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
-
-
-class Texts(Arrays):
-    """Strings in UTF-8, one after another; see `tacenda.vocabulary.pack_words`."""
-
-    text: UInt8[Array, "bytes"]
-    offsets: Offsets[Array, "strings bytes"]
-
-    @classmethod
-    def of(cls, strings: Sequence[str]) -> Texts:
-        """Pack strings."""
-        return cls(*pack_words(strings))
-
-    @classmethod
-    def unpack(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[str]:
-        """Read the strings of ``<name>.text`` and ``<name>.offsets``. Raises ArtifactError."""
-        packed = cls.from_arrays(arrays, f"{name}.")
-        return unpack_words(packed.text, packed.offsets, name)
 
 
 class _Levels(Arrays):
@@ -134,8 +114,8 @@ class Catalogue:
         """
         return {
             **_Levels(self.levels, self.counts).to_arrays(),
-            **Texts.of(check_utf8(self.users)).to_arrays("users."),
-            **Texts.of(check_utf8(self.items)).to_arrays("items."),
+            **pack_names("users", check_utf8(self.users)),
+            **pack_names("items", check_utf8(self.items)),
         }
 
     @classmethod
@@ -148,7 +128,7 @@ class Catalogue:
         slack = 1e-6 * (abs(low) + abs(high))  # the mean of float32 values, rounded
         if not (-LARGEST <= low <= high <= LARGEST and low - slack <= mean <= high + slack):
             raise ArtifactError(f"{low} to {high} with mean {mean} is not a rating scale")
-        users, items = (IdIndex(Texts.unpack(arrays, f"{one}s"), one) for one in ("user", "item"))
+        users, items = (IdIndex(unpack_names(f"{one}s", arrays), one) for one in ("user", "item"))
         saved = _Levels.from_arrays(arrays)
         levels, ends = saved.levels, np.array([low, high], np.float32)
         if len(levels) > MOST_LEVELS or (levels < ends[0]).any() or (levels > ends[1]).any():

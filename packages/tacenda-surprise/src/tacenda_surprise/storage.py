@@ -20,7 +20,8 @@ from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8,
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Catalogue, Texts
+from tacenda.vocabulary import pack_names, unpack_names
+from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index
@@ -173,7 +174,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
             )
         types.append(kind)
         texts.append(text)
-    return {**Texts.of(texts).to_arrays(f"{name}."), f"{name}.types": np.array(types, np.uint8)}
+    return {**pack_names(name, texts), f"{name}.types": np.array(types, np.uint8)}
 
 
 def _digits(number: int) -> str:
@@ -187,7 +188,7 @@ def _digits(number: int) -> str:
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
     """Return the ids that `pack_ids` packed. Raises ArtifactError for arrays that do not fit together."""
-    texts = Texts.unpack(arrays, name)
+    texts = unpack_names(name, arrays)
     types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(texts)})
     if len(types) and types.max() > _UUID:
         raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")

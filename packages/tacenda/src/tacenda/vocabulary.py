@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
+from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, take
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.forks import cached_property
 from tacenda.word_classes import (
@@ -179,6 +179,20 @@ def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str)
         raise ArtifactError(f"{name}.offsets cut a character in two; the model is damaged")
     places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
     return [whole[i:j] for i, j in pairwise(places.tolist())]
+
+
+def pack_names(prefix: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,), see `pack_words`."""
+    text, offsets = pack_words(names)
+    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
+
+
+def unpack_names(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return the strings that `pack_names` packed. Raises ArtifactError."""
+    sizes: dict[str, Any] = {}
+    text = take(arrays, f"{prefix}.text", UInt8[Array, "bytes"], sizes)
+    offsets = take(arrays, f"{prefix}.offsets", Offsets[Array, "names bytes"], sizes)
+    return unpack_words(text, offsets, prefix)
 
 
 # ---- the vocabulary ----

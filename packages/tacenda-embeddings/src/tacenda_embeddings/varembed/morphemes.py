@@ -19,11 +19,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import digamma
 
-from tacenda.arrays import Array, Float64, Int64, Offsets, UInt8, below, take
+from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.forks import cached_property
 from tacenda.progress import track
-from tacenda.vocabulary import Vocabulary, not_a_string, pack_words, unpack_words
+from tacenda.vocabulary import Vocabulary, not_a_string, pack_names, unpack_names
 
 Ints = npt.NDArray[np.int64]
 
@@ -287,20 +287,6 @@ def _shorten(word: str) -> str:
     """Return the word, or the two ends of a very long one."""
     half = MAX_LETTERS // 2
     return word if len(word) <= MAX_LETTERS else word[:half] + word[-half:]
-
-
-def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,)."""
-    text, offsets = pack_words(names)
-    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
-
-
-def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str]:
-    """Return the strings that `pack_names` packed. Raises ArtifactError."""
-    sizes: dict[str, Any] = {}
-    text = take(arrays, f"{prefix}.text", UInt8[Array, "bytes"], sizes)
-    offsets = take(arrays, f"{prefix}.offsets", Offsets[Array, "names bytes"], sizes)
-    return unpack_words(text, offsets, prefix)
 
 
 def find_best_pieces(
