@@ -27,7 +27,7 @@ from tacenda_lm.hidden_markov.hmm import BaumWelch
 from tacenda_lm.hidden_markov.training import Trainer
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
-from tacenda_lm.recurrent.training import RecurrentTrainer
+from tacenda_lm.recurrent.model import RecurrentTrainer
 from tacenda_lm.state_space.model import GradientTrainer, RulesTrainer
 from tacenda_lm.training import compute_perplexity
 

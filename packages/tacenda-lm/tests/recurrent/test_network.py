@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from support.gradients import dense
-from tacenda_lm.recurrent import network, training
+from tacenda_lm.recurrent import model, network
+from tacenda_lm.recurrent.model import RecurrentLMSettings, RecurrentTrainer, ReduceOnPlateau
 from tacenda_lm.recurrent.network import Network, predict, run, score_targets
-from tacenda_lm.recurrent.training import RecurrentLMSettings, RecurrentTrainer, ReduceOnPlateau
 from tacenda_lm.streams import Stream
 
 TYPES, WIDTH, END = 7, 3, 2
@@ -111,7 +111,7 @@ def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells,
     kept = np.ones((6, 2, WIDTH))
     if dropout:
         kept = (rng.random((6, 2, WIDTH)) < 0.6) / 0.6
-        monkeypatch.setattr(training, "draw_dropout_mask", lambda *arguments: kept)
+        monkeypatch.setattr(model, "draw_dropout_mask", lambda *arguments: kept)
     trainer = trainer_of(p, text, h, across_sentences=across, dropout=dropout)
     loss, gradients = trainer.gradients(places, rng)
     expected, leaves, last = by_autograd(p, text, places, h, across, kept)
@@ -128,7 +128,7 @@ def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monk
     places = np.arange(4)[:, None] + [0, 5]
     for clip in (1e9, 0.01):
         p = drawn()
-        monkeypatch.setattr(training, "_MAX_GRADIENT_NORM", clip)
+        monkeypatch.setattr(model, "_MAX_GRADIENT_NORM", clip)
         trainer = trainer_of(p, text, h)
         before, (_, gradients) = drawn(), trainer.gradients(places, rng)
         full = {name: dense(p._asdict()[name].shape, *gradients[name]) / 2 for name in gradients}

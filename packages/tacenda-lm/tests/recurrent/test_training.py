@@ -10,8 +10,7 @@ from tacenda.fitting import Position
 from tacenda.fitting.trainer import pack
 from tacenda_lm import KneserNey, RecurrentLM
 from tacenda_lm.recurrent import model as of_model
-from tacenda_lm.recurrent import training as of_training
-from tacenda_lm.recurrent.training import (
+from tacenda_lm.recurrent.model import (
     FallingAfter,
     RecurrentLMSettings,
     RecurrentTrainer,
@@ -81,7 +80,7 @@ def test_without_held_out_text_the_rate_is_constant_and_then_falls():
 
 
 def test_training_ends_when_the_schedule_says_so(monkeypatch):
-    monkeypatch.setattr(of_training, "_MIN_GAIN", 0.2)
+    monkeypatch.setattr(of_model, "_MIN_GAIN", 0.2)
     model = RecurrentLM(**{**SMALL, "epochs": 40})
     training = model.fit(text(), valid=text(30, 1)).fitted_on["training"]
     assert training["stopped"] == "callback"
@@ -103,8 +102,8 @@ def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
 def test_more_epochs_may_follow(tmp_path, monkeypatch):
     """With held-out text the number of epochs changes nothing before the last one."""
     texts = (text(), text(30, 1))
-    monkeypatch.setattr(of_training, "_RATE_DECAY", 0.9)
-    monkeypatch.setattr(of_training, "_MIN_GAIN", 0.0)  # never settled
+    monkeypatch.setattr(of_model, "_RATE_DECAY", 0.9)
+    monkeypatch.setattr(of_model, "_MIN_GAIN", 0.0)  # never settled
     for epochs in (1, 2, 4):
         model = RecurrentLM(**{**SMALL, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
     whole = RecurrentLM(**{**SMALL, "epochs": 4}).fit(*texts)
@@ -116,7 +115,7 @@ def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
     monkeypatch, recwarn
 ):
     """Held-out text shows after the first epoch that there is no model; without it nobody knows."""
-    monkeypatch.setattr(of_training, "_MAX_GRADIENT_NORM", 1e9)
+    monkeypatch.setattr(of_model, "_MAX_GRADIENT_NORM", 1e9)
     monkeypatch.setattr(of_model, "_INITIAL_SCALE", 100.0)
     model = RecurrentLM(**SMALL, learning_rate=9e5)
     with pytest.raises(FittingError, match=r"^the evaluation is inf .*no model to keep"):

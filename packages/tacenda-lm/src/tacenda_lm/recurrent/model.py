@@ -1,33 +1,96 @@
-"""`RecurrentLM`: a simple recurrent network, started at random or from an LDS (Belanger and Kakade 2015, section 6)."""
+"""`RecurrentLM`: a simple recurrent network, started at random or from an LDS (Belanger and Kakade 2015, section 6).
+
+It is trained on windows of parallel streams, with a learning rate that falls, and is the average of many steps.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.array_ops import merge_rows
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import FitRun
-from tacenda.settings import configured_by
+from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
+from tacenda.fitting.schedules import Position
+from tacenda.settings import configured_by, option
+from tacenda_lm import options
 from tacenda_lm.recurrent.lds_start import LinearSystem
-from tacenda_lm.recurrent.network import Network, RecurrentPredictor, SavedNetwork
-from tacenda_lm.recurrent.training import (
-    RecurrentLMSettings,
-    RecurrentTrainer,
-    WhenSettled,
-    Windows,
-    choose_schedule,
+from tacenda_lm.recurrent.network import (
+    Network,
+    RecurrentPredictor,
+    SavedNetwork,
+    score_targets,
+    step,
 )
 from tacenda_lm.sequences import Ids
+from tacenda_lm.steps import Gradient, averaging_weight, draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import train
+from tacenda_lm.training import StreamTrainer, compute_perplexity, train
 
 _ADDED_COUNT = 0.1  # added to the count of every word, so that none has a frequency of zero
 _INITIAL_SCALE = 0.1  # standard deviation of the first parameters of a random start
+_MAX_GRADIENT_NORM = 5.0  # of a step
+_RATE_DECAY = 0.5  # factor of the rate after each epoch, once it falls
+_MIN_GAIN = 0.003  # share of the held-out nats below which an epoch has gained too little
+# without held-out text
+_CONSTANT_SHARE = 0.6  # of the epochs, before the rate falls
+_MIN_RATE_SHARE = 0.01  # of the rate that is left at the end; with a lower rate nothing is learned
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentLMSettings(options.SeededSettings):
+    """Settings of `RecurrentLM`."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"advanced": ...})
+
+    width: int = options.width(300, "elements of the state; 300 in the paper")
+    lds: str | None = option(
+        None,
+        "folder of a saved LDS, or name of an installed one, that training starts from: its number of states must be "
+        "``width``; None starts at random",
+    )
+    dropout: float = options.dropout(
+        0.0, "share of the elements of the state that the output does not see in training"
+    )
+    epochs: int = options.epochs(40)
+    learning_rate: float = option(
+        1.0,
+        "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
+        "until an epoch gains too little on the held-out text, then halved after every epoch until one gains too "
+        "little again, which ends training; without held-out text constant for three fifths of the epochs, and then "
+        "falling to a hundredth at most",
+        at_least=0,
+        below=1e6,
+    )
+    averaging: float = option(
+        0.995,
+        "share of the running average of the parameters that a step keeps; the model is the average; 0, as in the "
+        "paper, makes it the parameters themselves",
+        at_least=0,
+        below=1,
+    )
+    streams: int = options.count(
+        20,
+        "places of the text that are read side by side: with more, each word is cheaper, but an epoch has fewer steps "
+        "and learns less; the paper reads one",
+        1 << 16,
+    )
+    window_words: int = options.count(
+        20, "words of each stream in a step, over which the gradient is propagated back", 1 << 16
+    )
+    across_sentences: bool = options.across_sentences("")
+
+    @property
+    def patience(self) -> None:
+        """None: the learning rate's schedule decides when training ends."""
+        return None
 
 
 class RecurrentLM(StreamModel):
@@ -104,3 +167,218 @@ class RecurrentLM(StreamModel):
         outputs = np.hstack([saved.outputs, saved.biases])
         network = Network(saved.transitions, saved.inputs, saved.offsets, outputs)
         return RecurrentPredictor(network, self.vocabulary.boundary_id)
+
+
+# -- training ----------------------------------------------------------------------------------------
+
+
+class Windows:
+    """The windows of a text, which is a ring: after its last word comes its first.
+
+    Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
+    the states at its end begin the next window. An epoch reads every word once, and less than one word a stream twice.
+    """
+
+    def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:
+        self.text, self.streams, self.window, self.seed = text, streams, window, seed
+        self._stream_length = -(-len(text) // streams)
+
+    def n_batches(self, epoch: int) -> int:
+        return -(-self._stream_length // self.window)
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
+        """Yield the places (steps, streams) that each step reads, and whether it is the first of the epoch."""
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
+        cut = int(rng.integers(len(self.text)))
+        starts = cut + self._stream_length * np.arange(self.streams)
+        for batch in range(skip, self.n_batches(epoch)):
+            begin = batch * self.window
+            steps = np.arange(begin, min(begin + self.window, self._stream_length))
+            yield (steps[:, None] + starts) % len(self.text), batch == 0
+
+    def fingerprint(self) -> str:
+        return fingerprint_arrays((self.text,), "windows", self.streams, self.window, self.seed)
+
+
+def choose_schedule(
+    settings: RecurrentLMSettings, *, is_evaluated: bool
+) -> tuple[ReduceOnPlateau, Schedule]:
+    """Return the schedule that observes held-out text, and the one to train by, which is another without such text."""
+    rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _MIN_GAIN)
+    if is_evaluated:
+        return rate, rate
+    constant = max(1, round(_CONSTANT_SHARE * settings.epochs))
+    slowest = _MIN_RATE_SHARE ** (1 / max(1, settings.epochs - constant))
+    return rate, FallingAfter(settings.learning_rate, max(_RATE_DECAY, slowest), constant)
+
+
+@dataclass
+class FallingAfter(Schedule):
+    """Constant for ``epochs`` epochs, then multiplied by ``factor`` after each: for a fit without held-out text."""
+
+    factor: float = _RATE_DECAY
+    epochs: int = 10
+
+    def at(self, position: Position) -> float:
+        return self.rate * self.factor ** max(0, position.epoch + 1 - self.epochs)
+
+
+@dataclass
+class ReduceOnPlateau(Schedule):
+    """Constant until an epoch gains too little on the held-out text, then multiplied by ``factor`` after each epoch.
+
+    The schedule of Mikolov 2012 (section 3.3.2), which the LDS paper follows (section 7.4). When an epoch gains too
+    little again, training is `settled`. An epoch gains too little if the negative log-probability is above the share
+    1 - ``least_gain`` of its lowest value so far.
+    """
+
+    factor: float = _RATE_DECAY
+    least_gain: float = _MIN_GAIN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # lowest nats per token so far (before the first evaluation a number above all), the share of the rate, whether
+        # it falls, whether training is over
+        self.progress = np.array([1e9, 1.0, 0.0, 0.0])
+
+    @property
+    def settled(self) -> bool:
+        """Whether training is over."""
+        return bool(self.progress[3])
+
+    def observe(self, nats: float) -> None:
+        """Note the mean negative log-probability of the held-out text after an epoch."""
+        best, _, falls, _ = self.progress
+        if not nats <= (1 - self.least_gain) * best:
+            self.progress[2:] = True, falls
+        self.progress[0] = min(best, nats)
+        if self.progress[2]:
+            self.progress[1] *= self.factor
+
+    def at(self, position: Position) -> float:
+        return self.rate * float(self.progress[1])
+
+
+class WhenSettled(Callback):
+    """End a fit when the schedule of its `RecurrentTrainer` says that training is over."""
+
+    def on_epoch_end(self, run: FitLoop) -> bool:
+        return isinstance(run.model, RecurrentTrainer) and run.model.rate.settled
+
+
+class RecurrentTrainer(StreamTrainer):
+    """A network under training, changed in place, and the running average of its parameters, which is the model.
+
+    A step of plain gradient descent that is long enough for rare words is too long for frequent ones: their rows follow
+    the last few hundred words of the text, and predict other text badly. The average over many steps does not.
+
+    Gradients do not go back over the beginning of a window. `state` holds the states of the streams and the progress of
+    the schedule, in addition to the parameters.
+    """
+
+    def __init__(
+        self,
+        settings: RecurrentLMSettings,
+        network: Network,
+        text: Stream,
+        valid: Stream | None,
+        rate: ReduceOnPlateau,
+    ) -> None:
+        self.network, self.rate = network, rate
+        self.ring = text.ids[1:]
+        self._h = np.zeros((settings.streams, network.width), network.transitions.dtype)
+        self._d_outputs = np.empty_like(network.outputs)
+        self.average = Network(*map(np.array, network)) if settings.averaging else network
+        rest: dict[str, Any] = {"h": self._h, "progress": rate.progress}
+        if settings.averaging:
+            rest["present"] = network._asdict()
+        super().__init__(settings, self.average._asdict(), text, valid, rest=rest)
+
+    def step(self, batch: tuple[npt.NDArray[np.int64], bool], learning_rate: float) -> StepResult:
+        """Take one step of gradient descent on a window of every stream."""
+        places, begins = batch
+        if begins:
+            self._h[...] = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
+            loss, gradients = self.gradients(places, self.draw())
+            self._descend(gradients, learning_rate / self.settings.streams)
+        averaging = self.settings.averaging
+        weight = np.float32(averaging_weight(self.steps, averaging) if averaging else 0)
+        if weight:
+            for average, table in zip(self.average, self.network, strict=True):
+                average += weight * (table - average)
+        return StepResult(loss, places.size)
+
+    def gradients(
+        self, places: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[float, dict[str, Gradient]]:
+        """Return the summed loss at the places of a window (steps, streams), and its gradients by name.
+
+        The states of the streams become those at the end of the window.
+        """
+        p, settings = self.network, self.settings
+        words = self.ring[places]
+        targets = self.ring[(places + 1) % len(self.ring)].ravel()
+        restarts = words == self.boundary  # where a sentence begins without context
+        if settings.across_sentences:
+            restarts[:] = False
+        read = p.inputs[words]
+        read += p.offsets
+        before, states = np.empty_like(read), read  # h_{t-1} and h_t
+        for t in range(len(words)):
+            before[t] = self._h
+            before[t, restarts[t]] = 0
+            self._h[...] = states[t] = step(p, before[t], read[t])
+
+        mask = draw_dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
+        seen = states if mask is None else states * mask
+        log_probs, d_seen = score_targets(p, seen.reshape(-1, p.width), targets, self._d_outputs)
+        d_z = d_seen.reshape(states.shape)
+        if mask is not None:
+            d_z *= mask
+        for t in reversed(range(len(d_z))):  # from the gradient of h_t to that of A h + B w + a
+            if t + 1 < len(d_z):
+                carried = d_z[t + 1] @ p.transitions
+                carried[restarts[t + 1]] = 0
+                d_z[t] += carried
+            # the derivative of h = sigma(z) - 1/2 is (h + 1/2)(1/2 - h)
+            d_z[t] *= 0.25 - states[t] ** 2
+        flat = d_z.reshape(-1, p.width)
+        rows, (d_inputs,) = merge_rows(words.ravel(), flat)
+        return -float(log_probs.sum(dtype=np.float64)), {
+            "transitions": (None, flat.T @ before.reshape(-1, p.width)),
+            "inputs": (rows, d_inputs),
+            "offsets": (None, flat.sum(axis=0)[None]),
+            "outputs": (None, self._d_outputs),
+        }
+
+    def _descend(self, gradients: dict[str, Gradient], rate: float) -> None:
+        """Move the parameters against the gradient, whose norm per stream is clipped; its arrays are overwritten."""
+        # one factor for all tables, so that the direction of the gradient stays (Pascanu et al. 2013)
+        squares = sum(float(np.vdot(gradient, gradient)) for _, gradient in gradients.values())
+        norm = float(np.sqrt(squares)) / self.settings.streams
+        rate *= min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30))
+        for name, (rows, gradient) in gradients.items():
+            gradient *= gradient.dtype.type(rate)
+            table = getattr(self.network, name)
+            if rows is None:
+                table -= gradient
+            else:
+                table[rows] -= gradient
+
+    def predictor(self) -> RecurrentPredictor:
+        return RecurrentPredictor(self.average, self.boundary)
+
+    def load_parameters(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore averages, and let training continue from them."""
+        super().load_parameters(saved)
+        for table, average in zip(self.network, self.average, strict=True):
+            table[...] = average
+
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text, after the schedule has observed it."""
+        if self.valid is None:
+            return None
+        nats = -float(self.predictor().score(self.valid).mean())
+        self.rate.observe(nats)
+        return compute_perplexity(nats)
