@@ -69,7 +69,7 @@ def test_the_means_of_a_scalar_parameter_are_put_back_on_its_device(monkeypatch)
     saved.update({"scale": np.ones(())}, {"scale": np.ones(())}, 0.1)
     state = saved.state()
     monkeypatch.setattr(
-        "tacenda.fitting.adam.to_device",
+        "tacenda.fitting.trainer.to_device",
         lambda array, device: placed.setdefault(device, []).append(array),
     )
     Adam(device="elsewhere").load_state(state)

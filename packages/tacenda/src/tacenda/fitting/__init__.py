@@ -1,12 +1,17 @@
 """The one fitting loop, its batch sources, schedules and checkpoints, and Adam for numpy models."""
 
-from tacenda.fitting.adam import Adam
-from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerprint_arrays
+from tacenda.fitting.batches import (
+    ArrayBatches,
+    BatchSource,
+    BlockBatches,
+    Sweeps,
+    fingerprint_arrays,
+)
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
 from tacenda.fitting.loop import Callback, FitLoop, FitRun, FitSettings, fit
 from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp
-from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, set_learning_rate
+from tacenda.fitting.trainer import Adam, State, StepResult, Trainer, set_learning_rate
 
 __all__ = [
     "Adam",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,22 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
         for part in parts:  # not copied where it is in C order
             digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+class BatchSource(Protocol):
+    """Batches whose order depends on the epoch alone, so that two integers say where a fit is."""
+
+    def n_batches(self, epoch: int) -> int | None:
+        """Return the number of batches of an epoch (epochs count from 0); None if it is not known."""
+        ...
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
+        """Yield the batches of an epoch without the first ``skip``; the same ones at every call."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Identify data, order and batch size; a checkpoint of another fingerprint is refused."""
+        ...
 
 
 class ArrayBatches:

@@ -23,10 +23,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tacenda.errors import ConfigurationError, FittingError, describe, is_of_compiler, warn
+from tacenda.fitting.batches import BatchSource
 from tacenda.fitting.checkpoint import CheckpointFolder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
-from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible, pack
+from tacenda.fitting.trainer import State, StepResult, Trainer, is_plausible, pack
 from tacenda.progress import track
 from tacenda.store import path_of
 

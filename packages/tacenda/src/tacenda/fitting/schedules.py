@@ -59,7 +59,6 @@ class StepDecay(Schedule):
     epochs: int = 10
 
     def at(self, position: Position) -> float:
-        """Return the rate, decayed as often as so many whole epochs were done."""
         return self.rate * self.factor ** (position.epoch // self.epochs)
 
 
@@ -74,7 +73,6 @@ class Cosine(Schedule):
     floor: float = 0.0
 
     def at(self, position: Position) -> float:
-        """Return the rate of a place on the cosine, which fractions of an epoch move on."""
         done = min(1.0, (position.epoch + position.fraction) / self.epochs)
         return self.floor + 0.5 * (self.rate - self.floor) * (1.0 + math.cos(math.pi * done))
 
@@ -93,7 +91,6 @@ class WarmUp(Schedule):
             raise ConfigurationError(f"WarmUp: then is {self.then!r}; give a schedule")
 
     def at(self, position: Position) -> float:
-        """Return the rate of the other schedule, or a growing part of it."""
         return self.then.at(position) * min(1.0, (position.step + 1) / self.steps)
 
     def config(self) -> dict[str, Any]:
