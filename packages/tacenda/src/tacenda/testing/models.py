@@ -40,8 +40,9 @@ def check_estimator(
 ) -> Any:
     """Fit a model to ``data`` and check the promises that every model of the registry makes.
 
-    It names its entry point, may be shared by threads and by forked processes, comes back from disk and from bytes
-    bit for bit, has a stable compact form or refuses one, and refuses damaged arrays.
+    It is not saved before its ``fit``, which returns it. It names its entry point, may be shared by threads and by
+    forked processes, comes back from disk and from bytes bit for bit, has a stable compact form or refuses one, and
+    refuses damaged arrays.
 
     Parameters
     ----------
@@ -73,7 +74,12 @@ def check_estimator(
             f"{type(unfitted).__name__} has no {name}: derive it from tacenda.estimator.Estimator, and set kind, name "
             "and distribution as in its entry point"
         )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        assert_refuses(lambda: unfitted.save(path), NotFittedError, "save before fit")
+        assert not path.exists(), "save before fit leaves a folder"
     model = unfitted.fit(data)
+    assert model is unfitted, "fit does not return the model"
     with registered(type(model)):
         _check_entry_point(model)
         _check_threads(model, apply)
