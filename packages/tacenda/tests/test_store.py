@@ -17,7 +17,7 @@ from support.plugins import registered
 from tacenda import artifact, datasets, store
 from tacenda.corpus import Corpus
 from tacenda.datasets import fetching
-from tacenda.errors import ArtifactError, FittingError
+from tacenda.errors import ArtifactError, DataError, FittingError
 from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a umask and file locks")
@@ -110,7 +110,7 @@ def test_the_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path):
 def test_a_pipe_is_not_replaced(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(OSError, match="not a regular file"), store.replacing(path) as part:
+    with pytest.raises(DataError, match="not a regular file"), store.replacing(path) as part:
         part.write_text("x")
     assert path.is_fifo()
 

@@ -69,23 +69,19 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
     """
     offsets: list[int] = [0]
     tokens: list[str] = []
-    try:
-        with store.temporary(path.parent) as scratch:
-            raw = scratch / "vectors"
-            with raw.open("wb") as file:
-                for words, rows in lines:
-                    file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
-                    tokens += words
-                    offsets.append(len(tokens))
-            vectors: Rows = np.zeros((0, width), dtype=np.float32)
-            if tokens:
-                vectors = np.memmap(raw, dtype=np.float32, mode="r", shape=(len(tokens), width))
-            text = np.frombuffer("\n".join(tokens).encode("utf-8", "replace"), dtype=np.uint8)
-            whole = scratch / "whole.npz"
-            np.savez(whole, vectors=vectors, offsets=np.array(offsets, dtype=np.int64), tokens=text)
-            store.commit(whole, path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    with store.replacing(path) as whole:
+        raw = whole.with_name(f"{whole.name}.raw")
+        with raw.open("wb") as file:
+            for words, rows in lines:
+                file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
+                tokens += words
+                offsets.append(len(tokens))
+        vectors: Rows = np.zeros((0, width), dtype=np.float32)
+        if tokens:
+            vectors = np.memmap(raw, dtype=np.float32, mode="r", shape=(len(tokens), width))
+        text = np.frombuffer("\n".join(tokens).encode("utf-8", "replace"), dtype=np.uint8)
+        with whole.open("wb") as npz:
+            np.savez(npz, vectors=vectors, offsets=np.array(offsets, dtype=np.int64), tokens=text)
     return len(tokens), len(offsets) - 1
 
 

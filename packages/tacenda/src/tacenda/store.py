@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
-from tacenda.errors import TacendaError
+from tacenda.errors import DataError, TacendaError
 
 try:
     import fcntl
@@ -249,14 +249,22 @@ def commit(source: Path, target: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; the file that is written there replaces ``path`` at the end.
 
-    If ``path`` is a link, the file that it leads to is replaced. Raises OSError for a device or a pipe.
+    If ``path`` is a link, the file that it leads to is replaced. Raises DataError if the file cannot be written, for a
+    device or a pipe, and for text with half of a surrogate pair.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    with temporary(target.parent) as scratch:
-        yield scratch / target.name
-        commit(scratch / target.name, target)
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        with temporary(target.parent) as scratch:
+            yield scratch / target.name
+            commit(scratch / target.name, target)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"cannot write {path}: it would hold {error.object[error.start]!a}, half of a surrogate pair"
+        ) from error
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_file(path: Path, data: bytes) -> None:

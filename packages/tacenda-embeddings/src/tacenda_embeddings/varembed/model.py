@@ -242,18 +242,15 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             if not self.vocabulary.is_reserved(word) and word.split() == [word]
         ]
         path = store.path_of(path, DataError)
-        try:
-            with (
-                store.replacing(path) as whole,
-                whole.open("w", encoding="utf-8", errors="replace") as file,
-            ):
-                file.write(f"{len(chosen)} {self.width}\n")
-                for i in range(0, len(chosen), _LINES_PER_WRITE):
-                    part = chosen[i : i + _LINES_PER_WRITE]
-                    for word, row in zip(part, vectors(part).tolist(), strict=True):
-                        file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
-        except OSError as error:
-            raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+        with (
+            store.replacing(path) as whole,
+            whole.open("w", encoding="utf-8", errors="replace") as file,
+        ):
+            file.write(f"{len(chosen)} {self.width}\n")
+            for i in range(0, len(chosen), _LINES_PER_WRITE):
+                part = chosen[i : i + _LINES_PER_WRITE]
+                for word, row in zip(part, vectors(part).tolist(), strict=True):
+                    file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
         return len(chosen)
 
     # -- artifact ----------------------------------------------------------------------------------

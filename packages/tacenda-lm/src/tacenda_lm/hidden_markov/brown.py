@@ -135,15 +135,8 @@ class BrownClusters:
                     f"the word {word!r:.80} cannot be written to a file with tabs between columns"
                 )
             lines.append(f"{path}\t{word}\t{self.counts[word]}\n")
-        try:
-            with store.replacing(place) as part:
-                part.write_text("".join(lines), encoding="utf-8", newline="")
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"cannot write {place}: a word contains {error.object[error.start]!a}, half of a surrogate pair"
-            ) from error
-        except OSError as error:
-            raise DataError(f"cannot write {place}: {error.strerror or error}") from error
+        with store.replacing(place) as part:
+            part.write_text("".join(lines), encoding="utf-8", newline="")
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:

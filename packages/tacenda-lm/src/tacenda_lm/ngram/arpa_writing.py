@@ -67,15 +67,12 @@ def write_arpa(
         raise DataError(
             f"{path} has the ending of another compression: ARPA files are written plain, or gzipped if they end in .gz"
         )
-    try:
-        with store.replacing(path) as part, part.open("wb") as raw:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
-                    _write(packed, vocabulary, table, start_log_prob)
-            else:
-                _write(raw, vocabulary, table, start_log_prob)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    with store.replacing(path) as part, part.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                _write(packed, vocabulary, table, start_log_prob)
+        else:
+            _write(raw, vocabulary, table, start_log_prob)
 
 
 def _write(

@@ -188,15 +188,8 @@ class SurprisalTable:
             file = path_of(target, DataError)
             check_ending(file)
             delimiter = delimiter or ("\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
-            try:
-                with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
-                    self.write(stream, delimiter=delimiter, header=header)
-            except UnicodeEncodeError as error:
-                raise DataError(
-                    f"{file} cannot be written: {error.object[error.start]!a} is half of a surrogate pair"
-                ) from error
-            except OSError as error:
-                raise DataError(f"{file} cannot be written: {error.strerror or error}") from error
+            with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
+                self.write(stream, delimiter=delimiter, header=header)
             return
         writer = csv.writer(cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n")
         if header:
