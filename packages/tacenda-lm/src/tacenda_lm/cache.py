@@ -240,12 +240,8 @@ class NeuralCache(_Cache):
     def over(cls, model: LanguageModel, **options: Any) -> Self:
         """Return a cache over the vectors of a model; ``options`` are the other options of the class.
 
-        If the model is fitted, the cache is too; fitting the cache would fit the model again.
-
-        Raises
-        ------
-        ConfigurationError
-            The model does not predict from vectors, or an option is unknown or out of range.
+        If the model is fitted, the cache is too; fitting the cache would fit the model again. Raises ConfigurationError
+        if the model does not predict from vectors, or an option is unknown or out of range.
         """
         if "hlbl" in options:
             raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")

@@ -44,12 +44,7 @@ def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> Stat
 
 
 def next_word(model: Any, context: Sentence = "", *, bos: bool = True) -> Float64:
-    """Return the probabilities of all next words after a context.
-
-    Returns
-    -------
-    float64 (types,), in the order of ``vocabulary.words``.
-    """
+    """Return the probabilities of all next words after a context, float64 (types,), in the order of the vocabulary."""
     row = model.log_probs([state_after(model, context, bos=bos)])[0]
     return np.asarray(np.exp(row.astype(np.float64)))
 

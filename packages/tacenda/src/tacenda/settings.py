@@ -179,11 +179,8 @@ def group(settings: Callable[[], Any], doc: str = "options that few need to chan
 class Settings:
     """Base of the frozen, keyword-only dataclasses that hold the options of a model.
 
-    Raises
-    ------
-    ConfigurationError
-        A value is of the wrong type or out of bounds, or an option was set that has no effect with the others; the
-        message names the model and the option.
+    Raises ConfigurationError, which names the model and the option, for a value of the wrong type or out of bounds, and
+    for an option that has no effect with the others.
     """
 
     #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
@@ -258,10 +255,7 @@ class Settings:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return settings from the result of `to_dict`, or from part of it.
 
-        Raises
-        ------
-        ConfigurationError
-            An option is unknown, of the wrong type or out of bounds.
+        Raises ConfigurationError if an option is unknown, of the wrong type or out of bounds.
         """
         try:
             return cls(**values)
@@ -337,10 +331,7 @@ def configured_by(
 ) -> Callable[[Callable[[M, S], None]], Callable[Concatenate[M, P], None]]:
     """Make a constructor that takes an object of settings take its options instead.
 
-    Raises
-    ------
-    ConfigurationError
-        From the constructor: an option is unknown, of the wrong type or out of bounds.
+    The constructor raises ConfigurationError if an option is unknown, of the wrong type or out of bounds.
     """
     declared: Any = settings
 

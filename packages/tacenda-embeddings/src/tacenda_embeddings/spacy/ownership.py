@@ -31,13 +31,9 @@ class _Reader(NamedTuple):
 def check_ownership(nlp: Any, component: Any) -> None:
     """Check that ``component``, if it is in the pipeline, may write its target, and writes it before it is read.
 
-    Warns if vectors are overwritten that no component has read.
-
-    Raises
-    ------
-    ConfigurationError
-        Another component reads the vectors before they are written, listeners to another component would read them,
-        or another component would overwrite them before they are read.
+    Warns if vectors are overwritten that no component has read. Raises ConfigurationError if another component reads
+    the vectors before they are written, listeners to another component would read them, or another component would
+    overwrite them before they are read.
     """
     pipeline, target = list(nlp.pipeline), component.target.name
     here = next((i for i, (_, pipe) in enumerate(pipeline) if pipe is component), None)

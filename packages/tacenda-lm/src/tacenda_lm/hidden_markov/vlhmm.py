@@ -266,10 +266,7 @@ class VLHMM(HiddenMarkov):
     ``transitions="features"`` and, in ``advanced``, ``neural``. The paper's largest model has ``n_classes=128,
     states_per_class=256, width=256, transitions="flat", batch_words=512, learning_rate=0.01`` and Brown clusters.
 
-    Raises
-    ------
-    ConfigurationError
-        An option is unknown or out of range, or the device does not exist.
+    Raises ConfigurationError if an option is unknown or out of range, or the device does not exist.
     """
 
     name: ClassVar[str] = "vlhmm"

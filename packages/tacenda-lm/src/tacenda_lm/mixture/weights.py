@@ -27,10 +27,8 @@ def fit_weights(
     ``scores`` (components, tokens) are natural log-probabilities. EM begins with ``start``, or equal weights (a
     weight of zero stays zero), and ends when no weight changes by more than ``tolerance``.
 
-    Raises
-    ------
-    CorpusError
-        No component with a weight above zero can predict a token: its log-probabilities there are -inf, or NaN.
+    Raises CorpusError if no component with a weight above zero can predict a token: its log-probabilities there are
+    -inf, or NaN.
     """
     n, n_tokens = scores.shape
     fitted = np.full(n, 1 / n) if start is None else np.array(start, np.float64)

@@ -265,11 +265,8 @@ class KneserNey(LanguageModel):
         with ``<s>`` after the first word or ``</s>`` before the last, are left out with a warning. A file whose
         distributions do not sum to one is read with a warning, and `is_normalized` is False then.
 
-        Raises
-        ------
-        DataError
-            The file is cut short or breaks the format, and the message names the line; or its back-offs give a word a
-            probability above one.
+        Raises DataError if the file is cut short or breaks the format, and the message names the line; and if its
+        back-offs give a word a probability above one.
         """
         from tacenda_lm.ngram.arpa import read_arpa
 
@@ -299,10 +296,8 @@ class KneserNey(LanguageModel):
     def to_arpa(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the model as an ARPA file, gzipped if the name ends in .gz, or to an open binary file.
 
-        Raises
-        ------
-        DataError
-            The format cannot hold a word, the name asks for another compression, or the path cannot be written.
+        Raises DataError if the format cannot hold a word, the name asks for another compression, or the path cannot be
+        written.
         """
         from tacenda_lm.ngram.arpa_writing import write_arpa
 

@@ -75,11 +75,8 @@ def available() -> list[InstalledModel]:
 def locate(source: str | os.PathLike[str]) -> Path:
     """Return the folder that is meant: a path that exists is that path, a bare name an installed model.
 
-    Raises
-    ------
-    ArtifactError
-        Nothing is at ``source``, which could be a name, and no model of that name is installed; or it is the
-        address of a model that has to be fetched or installed first.
+    Raises ArtifactError if nothing is at ``source``, which could be a name, and no model of that name is installed; and
+    for the address of a model that has to be fetched or installed first.
     """
     folder = store.path_of(source, ArtifactError)
     text = os.fspath(source)

@@ -37,13 +37,7 @@ _HASH = re.compile(r"(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """One file to fetch.
-
-    Raises
-    ------
-    DataError
-        An address is not http or https, or the file name or the hash is malformed.
-    """
+    """One file to fetch. Raises DataError for an address that is not http or https, and a malformed name or hash."""
 
     urls: tuple[str, ...]
     """The official address first, then others that hold the same file; tried in order."""
@@ -80,10 +74,8 @@ class Download:
 class DatasetSpec:
     """A data set: its terms, where it officially lives, and what its files are called.
 
-    Raises
-    ------
-    DataError
-        The name is not plain, no file is named, or there is neither a download nor a word on how to obtain the data.
+    Raises DataError if the name is not plain, no file is named, or there is neither a download nor a word on how to
+    obtain the data.
     """
 
     kind: ClassVar[str] = "datasets"

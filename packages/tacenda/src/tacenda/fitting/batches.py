@@ -153,10 +153,7 @@ class BlockBatches:
 class Sweeps:
     """For models that sweep over their own data (EM, ALS, Gibbs): one batch, its number, an epoch.
 
-    Parameters
-    ----------
-    data
-        Identifies the model's data, for checkpoints.
+    ``data`` identifies the model's data, for checkpoints.
     """
 
     def __init__(self, data: str = "") -> None:

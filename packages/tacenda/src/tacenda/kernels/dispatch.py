@@ -114,12 +114,8 @@ def define_operations() -> None:
 def resolve(operation: str, device: str = "cpu") -> Operation:
     """Find the function that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    The function tries the fitting backends in order, until one does not raise `UnsupportedShape`.
-
-    Raises
-    ------
-    KernelError
-        No backend fits; the message names every one that was skipped, and why.
+    The function tries the fitting backends in order, until one does not raise `UnsupportedShape`. Raises KernelError if
+    no backend fits; the message names every one that was skipped, and why.
     """
     kind = device if device == HOST_TENSORS else device.partition(":")[0]
     found = resolved.get((operation, kind, chosen.get(), plugins.generation))

@@ -218,10 +218,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:
     """Return what ``act`` returns in a forked copy of this process.
 
-    Raises
-    ------
-    AssertionError
-        It fails there, dies, or takes more than ``seconds``.
+    Raises AssertionError if it fails there, dies, or takes more than ``seconds``.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)

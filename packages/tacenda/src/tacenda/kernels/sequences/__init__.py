@@ -133,10 +133,8 @@ def merge_counts(parts: Sequence[Counts], vocabulary: int) -> Counts:
     is that of the sum. They may be blocks of consecutive rows of larger matrices. Integer sums are exact; floating sums
     are accumulated in double precision in the order of the parts, then rounded once.
 
-    Raises
-    ------
-    KernelError
-        Rows or dtypes differ, ``indptr`` falls, a column is outside the vocabulary, or a sum exceeds int32.
+    Raises KernelError if rows or dtypes differ, ``indptr`` falls, a column is outside the vocabulary, or a sum exceeds
+    int32.
     """
     N: Counter[tuple[int, int]] = Counter()
     rows = len(parts[0].indptr) - 1
