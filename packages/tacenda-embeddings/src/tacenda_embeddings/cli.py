@@ -409,21 +409,14 @@ def vectors(
 def init_config(
     output: Annotated[Path, typer.Argument(metavar="FILE.cfg|-", help="The file, or - to print.")],
     lds: Annotated[
-        str,
-        typer.Option(
-            metavar="DIR",
-            help="Folder or name of an LDS or another embedder.",
-        ),
+        str, typer.Option(metavar="DIR", help="Folder or name of an LDS or another embedder.")
     ],
     pipeline: Annotated[
         str, typer.Option(help="Components, separated by commas: tagger,parser,ner.")
     ] = "tagger",
     vectors: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder or name of a sumembed or varembed (recommended).",
-        ),
+        typer.Option(metavar="DIR", help="Folder or name of a sumembed or varembed (recommended)."),
     ] = None,
     language: _Language = None,
     cnn_layers: Annotated[int, typer.Option(min=0, help="Number of convolution layers.")] = 1,

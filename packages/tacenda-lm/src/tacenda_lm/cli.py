@@ -63,9 +63,7 @@ def surprisal(
         None, "--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."
     ),
     region: str | None = Option(
-        None,
-        metavar="COLUMN",
-        help="Read item files: each row has a region in this column.",
+        None, metavar="COLUMN", help="Read item files: each row has a region in this column."
     ),
     item: list[str] | None = Option(
         None, metavar="COLUMN", help="Column that distinguishes items; may be repeated."

@@ -13,17 +13,7 @@ from tacenda_surprise.side_info import SideInfo
 __version__ = "0.1.0"
 
 __all__ = [
-    "PMF",
-    "RBM",
-    "BayesianPMF",
-    "BiasOnly",
-    "Blend",
-    "ConditionalBayesianPMF",
-    "ConditionalPMF",
-    "ConditionalRBM",
-    "ImplicitMF",
-    "RatingAlgorithm",
-    "Recommender",
-    "SideInfo",
-    "cross_validate_conditional",
-]
+    "PMF", "RBM", "BayesianPMF", "BiasOnly", "Blend", "ConditionalBayesianPMF",
+    "ConditionalPMF", "ConditionalRBM", "ImplicitMF", "RatingAlgorithm", "Recommender",
+    "SideInfo", "cross_validate_conditional",
+]  # fmt: skip

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import (
-    LARGEST,
-    Array,
-    Arrays,
-    Constraint,
-    Float32,
-    ascending,
-    at_least,
-)
+from tacenda.arrays import LARGEST, Array, Arrays, Constraint, Float32, ascending, at_least
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.vocabulary import pack_names, unpack_names

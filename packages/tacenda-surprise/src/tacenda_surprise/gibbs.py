@@ -402,10 +402,7 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F, self._F_T = (
-            DeviceCSR.of(F, device),
-            Targets(*DeviceCSR.of(F_T, "cpu")),
-        )
+        self._F, self._F_T = DeviceCSR.of(F, device), Targets(*DeviceCSR.of(F_T, "cpu"))
 
     def expected(self, W: Array) -> Array:
         """Compute S (users, width) for W (items, width)."""

@@ -19,13 +19,7 @@ from tacenda.kernels.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.boltzmann import (
-    ConditionalRBMSettings,
-    RBMSettings,
-    Task,
-    sides,
-    train,
-)
+from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings, Task, sides, train
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, raise_means, softmax

@@ -116,11 +116,7 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
 
 
 def best_items(
-    model: ScoresUsers,
-    users: Numbers,
-    n: int,
-    seen: Identities | None,
-    lists: Lists | None = None,
+    model: ScoresUsers, users: Numbers, n: int, seen: Identities | None, lists: Lists | None = None
 ) -> Iterator[Ranked]:
     """Find the ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked by ``lists``.
 

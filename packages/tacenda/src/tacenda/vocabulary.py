@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, take
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.forks import cached_property
-from tacenda.word_classes import (
-    CLASSES,
-    coarser_class,
-    is_learned_name,
-    learned_names,
-    word_class,
-)
+from tacenda.word_classes import CLASSES, coarser_class, is_learned_name, learned_names, word_class
 
 BOUNDARY: Final = "</s>"
 UNKNOWN: Final = "<unk>"
@@ -509,11 +503,7 @@ class Vocabulary:
 
     @classmethod
     def from_arrays(
-        cls,
-        config: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        *,
-        at_once: bool = True,
+        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, at_once: bool = True
     ) -> Self:
         """Return the vocabulary that ``config_dict`` and ``arrays`` describe. Raises ArtifactError if it is damaged.
 

@@ -193,10 +193,7 @@ class LaggedCounts(Estimator):
             )
         files = [file for x in (self, other) for file in x.fitted_on.get("sources") or ()]
         # the tokenizer of the sum is unknown unless both are known
-        origin = {
-            "sources": list(dict.fromkeys(files)),
-            "tokenizer": tokenizer and other_tokenizer,
-        }
+        origin = {"sources": list(dict.fromkeys(files)), "tokenizer": tokenizer and other_tokenizer}
         budget = min(self._storage.memory_budget, other._storage.memory_budget)
         storage = Storage(budget, self._storage.scratch)
         store = RunStore(len(self.vocabulary), storage.memory_budget // 3, storage.scratch)

@@ -116,11 +116,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
 
 
 def partial_fit(
-    settings: LDSSettings,
-    counts: LaggedCounts,
-    earlier: Parameters,
-    scale: Vector,
-    iterations: int,
+    settings: LDSSettings, counts: LaggedCounts, earlier: Parameters, scale: Vector, iterations: int
 ) -> Fit:
     """Run EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
@@ -334,11 +330,7 @@ def _orthonormalize(X: Array, passes: int = 2) -> Array:
 
 
 def hankel_svd(
-    moments: SparseMoments,
-    n_states: int,
-    r: int,
-    rng: np.random.Generator,
-    em: _EM | None = None,
+    moments: SparseMoments, n_states: int, r: int, rng: np.random.Generator, em: _EM | None = None
 ) -> HankelFactors:
     """Find the rank-``n_states`` SVD of the block Hankel matrix of ``r`` blocks a side, which is never formed.
 

@@ -457,13 +457,7 @@ class Smoother:
                     array[...] = vectors[start:stop]
 
     def _compose(
-        self,
-        recipe: Recipe,
-        ids: Array,
-        offsets: Integers,
-        ends: Ends,
-        contexts: Array,
-        out: Array,
+        self, recipe: Recipe, ids: Array, offsets: Integers, ends: Ends, contexts: Array, out: Array
     ) -> None:
         """Fill ``out`` (tokens, width) with the vectors of some sequences; ``contexts`` is scratch space."""
         output, h = recipe.output, self.states

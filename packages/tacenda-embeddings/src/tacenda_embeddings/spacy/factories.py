@@ -85,6 +85,5 @@ lds_embeddings = _make_factory(
     "lds", "Write token vectors in context, from a linear dynamical system; see `token_embeddings`."
 )
 varembed_embeddings = _make_factory(
-    "varembed",
-    "Write word vectors made of morphemes, for any word; see `token_embeddings`.",
+    "varembed", "Write word vectors made of morphemes, for any word; see `token_embeddings`."
 )

@@ -90,10 +90,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    nodes: list[Model[Any, Any]],
-    embeds: Sequence[Model[Any, Any]],
-    mix: Model[Any, Any],
-    doc: Doc,
+    nodes: list[Model[Any, Any]], embeds: Sequence[Model[Any, Any]], mix: Model[Any, Any], doc: Doc
 ) -> Plan | None:
     """Return the plan; None if the mixing layer is not initialized, or not as ``tacenda.ConcatEmbed.v1`` makes it."""
     inner = {node.name: node for node in _list_leaves(mix)}

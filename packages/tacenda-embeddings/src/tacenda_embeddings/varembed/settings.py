@@ -147,9 +147,7 @@ class VarEmbedSettings(WordVectorSettings):
         at_least=0,
     )
     patience: int = option(
-        2,
-        "evaluations without progress after which a fit with held-out text stops",
-        at_least=1,
+        2, "evaluations without progress after which a fit with held-out text stops", at_least=1
     )
     device: str = devices.option()
     threads: int | None = option(

@@ -149,10 +149,7 @@ def list_plugins(
     timeout: Annotated[
         float,
         typer.Option(
-            min=0.1,
-            max=1e6,
-            callback=refuse_nan,
-            help="Seconds that a plugin may take to load.",
+            min=0.1, max=1e6, callback=refuse_nan, help="Seconds that a plugin may take to load."
         ),
     ] = 60.0,
 ) -> None:

@@ -34,13 +34,7 @@ from tacenda.corpus.lines import (
     text_files,
 )
 from tacenda.corpus.split_words import SplitWordCounter
-from tacenda.corpus.storage import (
-    PASS_ITEMS,
-    GrowingArray,
-    forget_pages,
-    load_array,
-    writing,
-)
+from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages, load_array, writing
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, DataError, warn
 from tacenda.forks import cached_property

@@ -19,17 +19,6 @@ from tacenda.datasets.catalogue import (
 from tacenda.datasets.fetching import Fetched, fetch
 
 __all__ = [
-    "Dataset",
-    "DatasetSpec",
-    "Download",
-    "Fetched",
-    "available",
-    "cache_root",
-    "columns",
-    "conllu",
-    "fetch",
-    "get",
-    "locate",
-    "treebank",
-    "word_similarity",
-]
+    "Dataset", "DatasetSpec", "Download", "Fetched", "available", "cache_root", "columns",
+    "conllu", "fetch", "get", "locate", "treebank", "word_similarity",
+]  # fmt: skip

@@ -14,28 +14,8 @@ from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, War
 from tacenda.fitting.trainer import Adam, State, StepResult, Trainer, set_learning_rate
 
 __all__ = [
-    "Adam",
-    "ArrayBatches",
-    "BatchSource",
-    "BlockBatches",
-    "Callback",
-    "Cosine",
-    "DivergenceError",
-    "Evaluation",
-    "FitLoop",
-    "FitRun",
-    "FitSettings",
-    "History",
-    "Position",
-    "Resume",
-    "Schedule",
-    "State",
-    "StepDecay",
-    "StepResult",
-    "Sweeps",
-    "Trainer",
-    "WarmUp",
-    "fingerprint_arrays",
-    "fit",
-    "set_learning_rate",
-]
+    "Adam", "ArrayBatches", "BatchSource", "BlockBatches", "Callback", "Cosine",
+    "DivergenceError", "Evaluation", "FitLoop", "FitRun", "FitSettings", "History", "Position",
+    "Resume", "Schedule", "State", "StepDecay", "StepResult", "Sweeps", "Trainer", "WarmUp",
+    "fingerprint_arrays", "fit", "set_learning_rate",
+]  # fmt: skip

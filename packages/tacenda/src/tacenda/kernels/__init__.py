@@ -20,11 +20,5 @@ from tacenda.kernels.dispatch import (
 from tacenda.kernels.operation import operation
 
 __all__ = [
-    "API_VERSION",
-    "Backend",
-    "UnsupportedShape",
-    "operation",
-    "operations",
-    "resolve",
-    "use",
-]
+    "API_VERSION", "Backend", "UnsupportedShape", "operation", "operations", "resolve", "use",
+]  # fmt: skip

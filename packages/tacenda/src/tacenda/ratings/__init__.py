@@ -3,12 +3,4 @@
 from tacenda.ratings.files import read_ratings
 from tacenda.ratings.table import IdIndex, Ratings, folds, split, split_last, split_per_user
 
-__all__ = [
-    "IdIndex",
-    "Ratings",
-    "folds",
-    "read_ratings",
-    "split",
-    "split_last",
-    "split_per_user",
-]
+__all__ = ["IdIndex", "Ratings", "folds", "read_ratings", "split", "split_last", "split_per_user"]

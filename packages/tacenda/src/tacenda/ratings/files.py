@@ -93,11 +93,7 @@ def read_ratings(
 
 
 def read_rated_rows(
-    path: Path,
-    separator: str | None,
-    header: bool | None,
-    columns: Sequence[int],
-    encoding: str,
+    path: Path, separator: str | None, header: bool | None, columns: Sequence[int], encoding: str
 ) -> Iterator[tuple[list[str], float]]:
     """Yield the fields of every line that holds a rating, and the rating in float64.
 

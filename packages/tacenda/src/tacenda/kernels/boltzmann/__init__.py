@@ -109,10 +109,7 @@ def _complete_cases(
 
 @operation(prepare=_complete_cases)
 def boltzmann_divergence(
-    cases: Cases,
-    chosen: Int64[Array, "chosen", below("cases"), host],
-    machine: Machine,
-    seed: int,
+    cases: Cases, chosen: Int64[Array, "chosen", below("cases"), host], machine: Machine, seed: int
 ) -> Divergence:
     """Sum the contrastive-divergence gradients of the cases ``chosen``, in new arrays.
 

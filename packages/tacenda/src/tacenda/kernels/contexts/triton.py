@@ -239,9 +239,5 @@ def context_sum_backward(table, text, context, before, grad, threads):
     touched, times = torch.unique_consecutive(ordered, return_counts=True)
     borders = torch.cat([times.new_zeros(1), times.cumsum(0)])
     return ContextGradients(
-        touched,
-        sum_rows(rows, order, borders),
-        by_position.sum(0),
-        grad.sum(0),
-        by_tail.sum(0),
+        touched, sum_rows(rows, order, borders), by_position.sum(0), grad.sum(0), by_tail.sum(0)
     )
