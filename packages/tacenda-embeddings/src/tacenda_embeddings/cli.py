@@ -251,8 +251,7 @@ def compact(
     loss = compare(embedder, smaller, text, split, encoding, errors)
     common.save_smaller(smaller, folder, output, None)
     typer.echo(
-        f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
-        f"mean {loss.mean:.5f}, least {loss.least:.5f}"
+        f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
 
 
@@ -312,8 +311,7 @@ def pairs(
     embedder = _load(folder)
     if not hasattr(embedder, "transition_pairs"):
         raise ConfigurationError(
-            f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
-            "name the folder of an lds"
+            f"{folder} holds a model {embedder.name!r}, which has no transition operator: name the folder of an lds"
         )
     for before, after, strength in embedder.transition_pairs(n_pairs=n_pairs, n_words=n_words):
         typer.echo(f"{strength:.3f}\t{' '.join(before)}\t->\t{' '.join(after)}")
@@ -464,8 +462,7 @@ def init_config(
     config.to_disk(output)
     typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
     typer.echo(
-        f"python -m spacy train {output} --output trained --paths.train train.spacy "
-        "--paths.dev dev.spacy",
+        f"python -m spacy train {output} --output trained --paths.train train.spacy --paths.dev dev.spacy",
         err=True,
     )
 

@@ -360,8 +360,7 @@ def perplexity(
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
         return
     typer.echo(
-        f"{found.n_sentences:,} sentences, {found.n_words:,} words, "
-        f"{found.n_oov:,} of them outside the vocabulary"
+        f"{found.n_sentences:,} sentences, {found.n_words:,} words, {found.n_oov:,} of them outside the vocabulary"
     )
     rows = [
         ("perplexity", found.value, "words and </s>, unknown words as <unk>"),

@@ -345,8 +345,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Raise ConfigurationError for identities of a new user that the model cannot condition on."""
         if identities is not None and len(identities) and not self.folds_identities:
             raise ConfigurationError(
-                f"{type(self).__name__} does not condition new users on what they have rated; leave out "
-                "the identities"
+                f"{type(self).__name__} does not condition new users on what they have rated; leave out the identities"
             )
 
     # -- fitting -----------------------------------------------------------------------------------

@@ -171,8 +171,7 @@ def fit(
         check_utf8(index)  # refuse an id that cannot be saved before a long fit
     unfitted.fit(ratings, checkpoints=checkpoints).save(output)
     typer.echo(
-        f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, "
-        f"{ratings.n_items:,} items"
+        f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, {ratings.n_items:,} items"
     )
 
 

@@ -131,8 +131,7 @@ def check_known(
     if len(unknown) < len(ids):
         advice = "" if mismatch is None else f": {mismatch}"
         warn(
-            f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as "
-            f"{unknown[0]!r}{advice}",
+            f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as {unknown[0]!r}{advice}",
             once=(owner, what),
         )
     elif mismatch is not None:

@@ -248,8 +248,7 @@ def _check_in_surprise(make_model: Any, random: bool) -> None:
         )
         assert one == same, "two fits with the same random_state differ"
         assert (one != other) is random, (
-            f"random is {random}, and fits with two values of random_state "
-            f"{'are the same' if random else 'differ'}"
+            f"random is {random}, and fits with two values of random_state {'are the same' if random else 'differ'}"
         )
 
 

@@ -91,8 +91,7 @@ def check_rated(
     found = np.asarray(values, np.float32)
     if numbers.shape != found.shape or found.ndim != 1:
         raise ConfigurationError(
-            f"a user's items and ratings have shapes {numbers.shape} and {found.shape}; give one rating "
-            "for every item"
+            f"a user's items and ratings have shapes {numbers.shape} and {found.shape}; give one rating for every item"
         )
     if not np.isfinite(found).all():
         raise ConfigurationError("a rating is not finite; correct or leave it out")

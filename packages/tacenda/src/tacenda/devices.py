@@ -114,8 +114,7 @@ def require_torch(task: str, distribution: str) -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise PluginUnavailableError(
-            f"{task} needs torch ({error}), using a fitted model does not: install it with "
-            f"pip install '{distribution}'"
+            f"{task} needs torch ({error}), using a fitted model does not: install it with pip install '{distribution}'"
         ) from error
 
 

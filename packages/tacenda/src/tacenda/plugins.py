@@ -217,8 +217,7 @@ def make(
         return model_class(**chosen)
     except TypeError as error:  # of a class without `tacenda.settings.Settings`
         raise ConfigurationError(
-            f"{model_class.__name__} cannot be made with the options "
-            f"{', '.join(chosen) or '(none)'}: {error}"
+            f"{model_class.__name__} cannot be made with the options {', '.join(chosen) or '(none)'}: {error}"
         ) from error
 
 

@@ -32,8 +32,7 @@ class Target:
             raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
         if not name.isidentifier():
             raise ConfigurationError(
-                "target must be 'tensor' or the bare name of an extension, such as 'lds' for "
-                f"doc._.lds, not {name!r}"
+                f"target must be 'tensor' or the bare name of an extension, such as 'lds' for doc._.lds, not {name!r}"
             )
         self.name, self.mode = name, mode
         self.is_tensor = name == "tensor"

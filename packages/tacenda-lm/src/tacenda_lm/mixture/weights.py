@@ -79,8 +79,7 @@ def check_weights(
         checked = np.empty(0)
     if len(checked) != len(names) or not (np.isfinite(checked) & (checked >= 0)).all():
         raise ConfigurationError(
-            f"a mixture of {len(names)} models needs as many weights that are not negative, "
-            f"not {weights!r:.200}"
+            f"a mixture of {len(names)} models needs as many weights that are not negative, not {weights!r:.200}"
         )
     if not checked.any():
         raise ConfigurationError("the weights of a mixture are all zero: one must be above zero")

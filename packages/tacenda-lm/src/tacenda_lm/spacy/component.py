@@ -254,8 +254,7 @@ class LanguageModelScorer(ModelComponent):
             )
         if tokenizer != "spacy" or nlp is None:
             raise ConfigurationError(
-                "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one "
-                "sentence per line"
+                "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one sentence per line"
             )
         given, names = resolve_text(text)
         lines: Any = given if names is None else chain.from_iterable(text_blocks(given))
@@ -284,8 +283,7 @@ class LanguageModelScorer(ModelComponent):
             )
         if self.state and not hasattr(model, "state_path"):
             raise ConfigurationError(
-                f"a {type(model).__name__} has no states: leave out state, or use a hidden Markov model "
-                "such as vlhmm"
+                f"a {type(model).__name__} has no states: leave out state, or use a hidden Markov model such as vlhmm"
             )
         return _DocScorer(model, self)
 

@@ -94,9 +94,8 @@ def _note_unknown_tokens(
         )
     if n and counts.any() and not counts[vocabulary.oov_ids].any():
         yield (
-            f"{share}, and the training text of the model had no unknown words: the model did not learn how "
-            "likely one is, so their surprisal depends on smoothing; leave these words out, or fit the model with "
-            "min_count=2"
+            f"{share}, and the training text of the model had no unknown words: the model did not learn how likely one "
+            "is, so their surprisal depends on smoothing; leave these words out, or fit the model with min_count=2"
         )
     attached = sum(
         token.strip(_ATTACHED) != token and token.strip(_ATTACHED) in vocabulary

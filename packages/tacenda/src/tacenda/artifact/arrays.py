@@ -62,8 +62,7 @@ def check(arrays: Mapping[str, Any]) -> dict[str, Array]:
         dtype = array.dtype.newbyteorder("=")
         if dtype not in _CODES:
             raise ArtifactError(
-                f"array {name!r} has dtype {array.dtype}: only bool, integers and "
-                "float16, 32 and 64 can be saved"
+                f"array {name!r} has dtype {array.dtype}: only bool, integers and float16, 32 and 64 can be saved"
             )
         ready[name] = np.asarray(array, dtype=dtype, order="C")
     return ready

@@ -471,8 +471,7 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
         raise ArtifactError(f"model.json has an invalid format_version {version!r}")
     if version > FORMAT_VERSION:
         raise ArtifactError(
-            f"model.json has format version {version} and this release reads up to "
-            f"{FORMAT_VERSION}: upgrade tacenda"
+            f"model.json has format version {version} and this release reads up to {FORMAT_VERSION}: upgrade tacenda"
         )
     if document.keys() - {_SEAL} != _KEYS:
         odd = ", ".join(sorted(map(str, (document.keys() - {_SEAL}) ^ _KEYS)))

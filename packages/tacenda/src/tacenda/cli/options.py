@@ -199,8 +199,7 @@ def open_corpus(texts: Sequence[str], scheduler: str | None, **reading: Any) -> 
             client = stack.enter_context(connected(scheduler))
             corpus = ClusterCorpus.from_text(texts, client=client, **reading)
         typer.echo(
-            f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
-            f"{len(corpus.vocabulary):,} types",
+            f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, {len(corpus.vocabulary):,} types",
             err=True,
         )
         yield corpus

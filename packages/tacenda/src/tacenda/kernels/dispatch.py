@@ -292,8 +292,7 @@ def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[
         if len(named) > 1:
             owners = " and ".join(distribution for distribution, _ in named)
             raise KernelError(
-                f"the kernel backend {name!r} is offered by {owners}: "
-                f"say which, as {name}@{named[0][0]}"
+                f"the kernel backend {name!r} is offered by {owners}: say which, as {name}@{named[0][0]}"
             )
         selected.append((name, named[0][1]))
     return selected

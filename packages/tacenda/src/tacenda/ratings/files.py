@@ -105,8 +105,7 @@ def read_rated_rows(
     for line, fields in _rows(path, separator, encoding):
         if len(fields) < needed:
             raise DataError(
-                f"{path}, line {line}: {len(fields)} fields where {needed} are needed; "
-                "check separator and columns"
+                f"{path}, line {line}: {len(fields)} fields where {needed} are needed; check separator and columns"
             )
         if first:
             first = False

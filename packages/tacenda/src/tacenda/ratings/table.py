@@ -294,10 +294,7 @@ class Ratings:
 
     def __repr__(self) -> str:
         low, high = self.scale
-        return (
-            f"Ratings({len(self)} ratings from {low:g} to {high:g}, "
-            f"{self.n_users} users, {self.n_items} items)"
-        )
+        return f"Ratings({len(self)} ratings from {low:g} to {high:g}, {self.n_users} users, {self.n_items} items)"
 
     @cached_property
     def mean(self) -> float:

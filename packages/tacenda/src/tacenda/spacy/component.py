@@ -178,9 +178,8 @@ class ModelComponent(Pipe):
         if not self._warned and self.context == "sentence" and not all(map(has_boundaries, docs)):
             self._warned = True
             warn(
-                f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "
-                "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
-                "set context = 'doc'"
+                f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, so the whole "
+                "document is the context: add a 'senter' or 'sentencizer' before it, or set context = 'doc'"
             )
         self._survey.count(token.text for doc in docs for token in doc if not token.is_space)
         return predictor(docs)

@@ -41,8 +41,7 @@ def load(
         return source
     else:
         raise ConfigurationError(
-            "artifact must be the folder of a saved model or a fitted model, not "
-            f"{type(source).__name__}"
+            f"artifact must be the folder of a saved model or a fitted model, not {type(source).__name__}"
         )
     if artifact.kind != kind:
         raise ConfigurationError(
@@ -96,8 +95,7 @@ def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
         return tokenizer
     if nlp is None:
         raise ConfigurationError(
-            "tokenizer = 'spacy' means the pipeline's own, but the pipeline is gone: pass nlp=nlp, "
-            "or another tokenizer"
+            "tokenizer = 'spacy' means the pipeline's own, but the pipeline is gone: pass nlp=nlp, or another tokenizer"
         )
     return PipelineWords(nlp)
 
