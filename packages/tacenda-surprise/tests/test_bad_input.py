@@ -391,11 +391,11 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
     new = algo.fold_in({"x": 4})
     for listed in (lambda n: algo.top_n(n, ["b"]), new.top_n):
         for n in (2.5, "2", 0, None, True):
-            with pytest.raises(ConfigurationError, match=r"n is .*; give the number of items"):
+            with pytest.raises(ConfigurationError, match=r"n is .*; it must be a whole number"):
                 listed(n)
         assert listed(np.int64(1))
         for least in (2.5, "2", -1):
-            with pytest.raises(ConfigurationError, match=r"min_ratings is .*; give a whole number"):
+            with pytest.raises(ConfigurationError, match=r"min_ratings is .*; it must be a whole"):
                 algo.top_n(1, min_ratings=least)
     for rows in ([("b", "x")], [("b", "x", 3), ("b", "x")], 3):
         with pytest.raises(DataError, match="test takes rows of user, item and rating"):

@@ -366,7 +366,7 @@ def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
         model.partial_fit(halves)
     for n_epochs in (-1, 1.5, "2"):
         with pytest.raises(
-            ConfigurationError, match="n_epochs must be a whole number of at least 0"
+            ConfigurationError, match=r"n_epochs is .*; it must be a whole number of at least 0"
         ):
             model.partial_fit(now, n_epochs=n_epochs)
     for name, array in before.items():

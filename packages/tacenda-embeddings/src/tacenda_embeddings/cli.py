@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda.cli import options as common
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, importing
 from tacenda.tokenizers import is_own, spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
@@ -34,6 +34,7 @@ _Language = Annotated[
         help="Language code of spaCy. Default: the language of the tokenizer of the model's text, else en."
     ),
 ]
+_SPACY = "this command needs spaCy", "tacenda-embeddings[spacy]"  # see `importing`
 
 
 def _file_option(help: str) -> Any:
@@ -383,13 +384,11 @@ def vectors(
     """
     common.check_output(output)
     model = _load_morphological(folder)
-    try:
+    with importing(*_SPACY):
         import spacy
 
         from tacenda_embeddings.spacy.configuration import choose_language
         from tacenda_embeddings.spacy.vectors import use_vectors
-    except ImportError as error:
-        raise _make_spacy_error(error) from error
     chosen = choose_language(language, [str(folder)])
     try:
         nlp = spacy.blank(chosen, config=spacy_config(chosen))
@@ -434,10 +433,8 @@ def init_config(
     """
     if str(output) != "-":
         common.check_file(output, force)
-    try:
+    with importing(*_SPACY):
         from tacenda_embeddings.spacy.configuration import explain_missing, pipeline_config
-    except ImportError as error:
-        raise _make_spacy_error(error) from error
     config = pipeline_config(
         pipeline.split(","),
         lds,
@@ -464,13 +461,6 @@ def init_config(
     typer.echo(
         f"python -m spacy train {output} --output trained --paths.train train.spacy --paths.dev dev.spacy",
         err=True,
-    )
-
-
-def _make_spacy_error(error: ImportError) -> ConfigurationError:
-    """Return the error for a missing spaCy."""
-    return ConfigurationError(
-        f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
     )
 
 

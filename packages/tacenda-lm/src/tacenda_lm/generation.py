@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus.text import Sentence
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_whole
 from tacenda_lm.sequences import Float64
 from tacenda_lm.states import State
 
@@ -53,7 +53,7 @@ def top_k(
     model: Any, context: Sentence = "", k: int = 10, *, bos: bool = True
 ) -> list[tuple[str, float]]:
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be among them."""
-    _check_count(k, "k")
+    check_whole("k", k)
     p = next_word(model, context, bos=bos)
     best = _find_largest(p, k)
     return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
@@ -95,13 +95,13 @@ def sample(
     ConfigurationError
         The temperature, k, max_words or seed is out of range, or every word that may be drawn has probability 0.
     """
-    _check_count(max_words, "max_words")
+    check_whole("max_words", max_words)
     if not isinstance(temperature, Real) or not 0 < temperature < math.inf:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
         )
     if k is not None:
-        _check_count(k, "k")
+        check_whole("k", k)
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -166,7 +166,7 @@ def beam(
         An argument is not a whole number of at least 1, or every continuation has probability 0.
     """
     for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
-        _check_count(value, name)
+        check_whole(name, value)
     boundary = model.vocabulary.boundary_id
     live: list[tuple[float, list[int], State]] = [(0.0, [], state_after(model, context))]
     ended: list[tuple[float, list[int]]] = []
@@ -213,9 +213,3 @@ def _find_largest(values: Float64, k: int) -> npt.NDArray[np.intp]:
     ties = np.flatnonzero(values == smallest)[: k - len(above)]
     chosen = np.sort(np.concatenate([above, ties]))
     return chosen[np.argsort(-values[chosen], kind="stable")]
-
-
-def _check_count(value: int, name: str) -> None:
-    """Raise ConfigurationError for a value that is not a whole number of at least 1."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")

@@ -206,7 +206,7 @@ def test_rare_words_get_no_class():
     assert set(found.paths) == {"a", "b", "c"}
     assert found.n_classes == 2
     for wrong in (-3, 1.5):
-        with pytest.raises(ConfigurationError, match=f"min_count is {wrong}, not a whole"):
+        with pytest.raises(ConfigurationError, match=f"min_count is {wrong}; it must be a whole"):
             brown_clusters(text, 2, min_count=wrong)
 
 

@@ -26,7 +26,7 @@ from tacenda import artifact as saved
 from tacenda import plugins
 from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, check_whole, warn
 from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitLoop, FitRun, FitSettings, History, Sweeps, Trainer, fit
 from tacenda.fitting.checkpoint import Resume
@@ -52,7 +52,7 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, check_length
+from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
@@ -446,10 +446,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError if the model cannot continue or the rating scales differ, and DataError for a rating
         that is not finite or off the scale.
         """
-        if n_epochs is not None and (not isinstance(n_epochs, int | np.integer) or n_epochs < 0):
-            raise ConfigurationError(
-                f"n_epochs must be a whole number of at least 0, not {n_epochs!r}"
-            )
+        if n_epochs is not None:
+            check_whole("n_epochs", n_epochs, 0)
         before = self._fit_data()
         more = FitData.of(trainset, before.ratings.scale, takes_ratings=self.takes_ratings)
         data, touched = before.merge(more)
@@ -780,7 +778,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         than the known ids; ConfigurationError if ``n``, ``by`` or ``min_ratings`` is not valid.
         """
         model = self._require_fitted()
-        check_length(n)
+        check_whole("n", n)
         wanted = list(self._users) if uids is None else as_list(uids, "uids")
         self._require_known(wanted)
         lists = self.lists(by, candidates, exclude, min_ratings)
@@ -822,10 +820,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit,
         and where `top_n` does.
         """
-        if not isinstance(min_ratings, int | np.integer) or min_ratings < 0:
-            raise ConfigurationError(
-                f"min_ratings is {min_ratings!r}; give a whole number of at least 0"
-            )
+        check_whole("min_ratings", min_ratings, 0)
         if of is not None and of is not self.catalogue:
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in again"

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
-from tacenda.errors import DataError
+from tacenda.errors import DataError, check_whole
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
@@ -45,7 +45,6 @@ from tacenda_surprise.factorization import (
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
-from tacenda_surprise.top_n import check_length
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
@@ -337,7 +336,7 @@ class PMF(RatingAlgorithm):
             raise DataError(
                 f"item {iid!r} is not in the trainset: ask for one that somebody has rated"
             )
-        check_length(n)
+        check_whole("n", n)
         ids: Numbers
         known: Numbers
         if (user := self._users.get(uid)) is not None:

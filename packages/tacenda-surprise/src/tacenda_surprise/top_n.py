@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError, PluginError
+from tacenda.errors import ConfigurationError, PluginError, check_whole
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
@@ -88,17 +88,9 @@ class Lists(NamedTuple):
         return self.shown[top(values[self.shown], n, places)[0]]
 
 
-def check_length(n: int) -> None:
-    """Raise ConfigurationError for a length of lists that is not a whole number of at least 1."""
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-        raise ConfigurationError(
-            f"n is {n!r}; give the number of items of a list, a whole number of at least 1"
-        )
-
-
 def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return numbers and scores of the ``n`` best items, best first, without the ``hidden`` ones."""
-    check_length(n)
+    check_whole("n", n)
     values = scores.copy()
     if hidden is not None:
         values[hidden] = -np.inf

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError, DataError, warn
+from tacenda.errors import ConfigurationError, DataError, check_whole, warn
 from tacenda.kernels.ratings import Tables
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, take_rows
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
-from tacenda_surprise.top_n import Lists, check_length, name_items
+from tacenda_surprise.top_n import Lists, name_items
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
 
@@ -235,7 +235,7 @@ class NewUser(NamedTuple):
 
         ``filters`` are ``by``, ``candidates``, ``exclude`` and ``min_ratings`` of the algorithm's ``top_n``.
         """
-        check_length(n)
+        check_whole("n", n)
         items, scores = self.best(self.lists(**filters), n, exclude_seen=exclude_seen)
         return name_items(items, scores, list(self.items), self.catalogue.scale)
 

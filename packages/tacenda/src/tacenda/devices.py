@@ -25,7 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
-from tacenda.errors import ConfigurationError, FittingError, KernelError, PluginUnavailableError
+from tacenda.errors import (
+    ConfigurationError,
+    FittingError,
+    KernelError,
+    PluginUnavailableError,
+    importing,
+)
 from tacenda.kernels import resolve as backend_for
 
 #: Files of which one exists where a CUDA driver is installed; the last is that of Windows' Linux subsystem.
@@ -110,12 +116,9 @@ def _may_have_cuda() -> bool:
 
 def require_torch(task: str, distribution: str) -> None:
     """Raise PluginUnavailableError where torch is missing, which ``task`` needs; ``distribution`` installs it."""
-    try:
+    need = f"{task} needs torch, which using a fitted model does not"
+    with importing(need, distribution, error=PluginUnavailableError):
         import torch  # noqa: F401
-    except ImportError as error:
-        raise PluginUnavailableError(
-            f"{task} needs torch ({error}), using a fitted model does not: install it with pip install '{distribution}'"
-        ) from error
 
 
 # -- memory ------------------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 import sys
 import warnings
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
 
 _MAX_MESSAGE_LENGTH = 800  # characters of a message; what it quotes may be a whole hostile file
 
@@ -101,6 +104,25 @@ def warn(
             break
         level, frame = level + 1, frame.f_back
     warnings.warn(_make_printable(message), category, stacklevel=level)
+
+
+def check_whole(
+    name: str, value: object, least: int = 1, error: type[TacendaError] = ConfigurationError
+) -> None:
+    """Raise ``error`` for the value of an argument that is not a whole number of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise error(f"{name} is {value!r:.40}; it must be a whole number of at least {least}")
+
+
+@contextmanager
+def importing(
+    need: str, install: str, advice: str = "", error: type[TacendaError] = ConfigurationError
+) -> Iterator[None]:
+    """Raise ``error`` if a package cannot be imported here: who ``need`` it, and what to ``install``."""
+    try:
+        yield
+    except ImportError as cause:
+        raise error(f"{need} ({cause}): install it with pip install '{install}'{advice}") from cause
 
 
 def is_of_compiler(error: BaseException) -> bool:

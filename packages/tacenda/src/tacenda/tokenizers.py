@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from tacenda.errors import CorpusError
+from tacenda.errors import CorpusError, importing
 
 Tokenizer = Callable[[str], list[str]]
 
@@ -103,13 +103,9 @@ def make_spacy_tokenizer(language: str) -> Any:
 
     Raises CorpusError if spaCy, the language, or a package that the language needs is missing.
     """
-    try:
+    need = f'the tokenizer "spacy:{language}" needs spaCy'
+    with importing(need, "tacenda[spacy]", error=CorpusError):
         import spacy
-    except ImportError as error:
-        raise CorpusError(
-            f'the tokenizer "spacy:{language}" needs spaCy, which cannot be imported ({error}); '
-            'install it with pip install "tacenda[spacy]"'
-        ) from error
     try:
         return spacy.blank(language, config=spacy_config(language)).tokenizer
     except Exception as error:  # spaCy's, or of a package that the language needs

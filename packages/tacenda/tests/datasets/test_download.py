@@ -180,5 +180,5 @@ def test_a_full_disk_is_named_and_not_tried_again(server, tmp_path, monkeypatch)
 
 def test_without_pooch_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    with pytest.raises(DataError, match=r'pip install "tacenda\[data\]"'):
+    with pytest.raises(DataError, match=r"pip install 'tacenda\[data\]'"):
         get("http://127.0.0.1/f", tmp_path / "f")

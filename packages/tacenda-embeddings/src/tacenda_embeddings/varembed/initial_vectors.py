@@ -17,7 +17,7 @@ import scipy.sparse
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import stack_row_blocks
 from tacenda.corpus.storage import forget_pages
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, importing
 from tacenda.kernels.sequences import Counts
 from tacenda.offsets import runs
 from tacenda.progress import announce
@@ -172,13 +172,9 @@ def factorize_counts(corpus: Corpus, width: int, seed: int, options: Factorizati
 
 def _train_word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
     """Train CBOW vectors (types, width) with gensim's defaults in one thread; types that the text lacks have zeros."""
-    try:
+    need = "start='word2vec' needs the package gensim"
+    with importing(need, "tacenda-embeddings[word2vec]", ", or choose start='counts'"):
         from gensim.models import Word2Vec
-    except ImportError as error:
-        raise ConfigurationError(
-            f"start='word2vec' needs the package gensim ({error}): install it with "
-            "pip install 'tacenda-embeddings[word2vec]', or choose start='counts'"
-        ) from error
     announce("word2vec: training the initial vectors")
     words = corpus.vocabulary.words
     options: dict[str, Any] = {"vector_size": width, "min_count": 1, "workers": 1}

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.special import digamma
 
 from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError, importing
 from tacenda.forks import cached_property
 from tacenda.progress import track
 from tacenda.vocabulary import Vocabulary, not_a_string, pack_names, unpack_names
@@ -369,13 +369,9 @@ class MorfessorSegmenter(Segmenter):
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
         """Learn morphs, whose number Morfessor chooses. Raises ConfigurationError if it is not installed."""
-        try:
+        need = "the segmenter 'morfessor' needs the package morfessor"
+        with importing(need, "tacenda-embeddings[morfessor]", ", or choose segmenter='unigram'"):
             from morfessor import BaselineModel
-        except ImportError as error:
-            raise ConfigurationError(
-                f"the segmenter 'morfessor' needs the package morfessor ({error}): install it with "
-                "pip install 'tacenda-embeddings[morfessor]', or choose segmenter='unigram'"
-            ) from error
         short = {word: _shorten(word) for word in words}
         segmented = _train_morfessor(BaselineModel, sorted(set(short.values())))
         counts = Counter(piece for pieces in segmented.values() for piece in pieces)

@@ -21,7 +21,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +33,7 @@ from tacenda.corpus.lines import numbered_lines, whole_number
 from tacenda.corpus.pair_counts import count_stream, stack_row_blocks
 from tacenda.corpus.storage import forget_pages
 from tacenda.corpus.text import Text, as_corpus
-from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda.errors import ConfigurationError, CorpusError, DataError, check_whole
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.sequences import Counts
 from tacenda.offsets import runs
@@ -171,8 +170,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     without tokens.
     """
     for name, number in (("n_classes", n_classes), ("min_count", min_count)):
-        if not isinstance(number, Integral) or number < 1:
-            raise ConfigurationError(f"{name} is {number!r:.80}, not a whole number above 0")
+        check_whole(name, number)
     corpus = as_corpus(text)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to cluster")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus.split_words import strip_punctuation
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, importing
 from tacenda.store import path_of, replacing
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.sequences import Float64, Integers, Offsets, sums_of_pieces
@@ -202,12 +202,8 @@ class SurprisalTable:
 
         Raises ConfigurationError if pandas is not installed.
         """
-        try:
+        with importing("to_pandas needs pandas", "pandas", ", or use rows() or write()"):
             pandas = import_module("pandas")
-        except ImportError as error:
-            raise ConfigurationError(
-                f"pandas cannot be imported ({error}): install it (pip install pandas), or use rows() or write()"
-            ) from error
         columns: dict[str, Any] = {}
         for name, column in self._columns.items():
             if isinstance(column, list):

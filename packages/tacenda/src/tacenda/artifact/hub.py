@@ -21,7 +21,7 @@ from typing import Any
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD
 from tacenda.artifact.packaging import ModelCard, check_card, render_card
-from tacenda.errors import ArtifactError, ConfigurationError, describe
+from tacenda.errors import ArtifactError, ConfigurationError, describe, importing
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
@@ -155,10 +155,6 @@ def _import_client(repository: str, revision: str) -> Any:
         )
     if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
         raise ConfigurationError(f"{revision!r} is not a branch, tag or commit")
-    try:
+    with importing("repositories of a hub need huggingface_hub", "tacenda[hub]"):
         import huggingface_hub
-    except ImportError as error:
-        raise ConfigurationError(
-            f"repositories of a hub need huggingface_hub ({error}): pip install 'tacenda[hub]'"
-        ) from error
     return huggingface_hub

@@ -19,7 +19,7 @@ from typing import Any
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.folder import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, importing, warn
 from tacenda.plugins import canonical, version_of
 
 #: The factory of the spaCy component that takes a model, by the model's kind in the registry.
@@ -89,12 +89,8 @@ def package(
     ConfigurationError
         The name, version, license or summary is not valid, or hatchling is not installed.
     """
-    try:
+    with importing("packaging a model needs hatchling", "tacenda[package]"):
         from hatchling.builders.wheel import WheelBuilder
-    except ImportError as error:
-        raise ConfigurationError(
-            f"packaging a model needs hatchling ({error}): pip install 'tacenda[package]'"
-        ) from error
     check_card(about)
     artifact = folders.read(source, whole=True)
     owners = [

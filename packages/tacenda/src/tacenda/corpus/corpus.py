@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 
@@ -36,7 +35,7 @@ from tacenda.corpus.lines import (
 from tacenda.corpus.split_words import SplitWordCounter
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages, load_array, writing
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
-from tacenda.errors import ArtifactError, CorpusError, DataError, warn
+from tacenda.errors import ArtifactError, CorpusError, DataError, check_whole, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets, runs
 from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
@@ -183,7 +182,7 @@ class Corpus:
             or the cache folder holds something that is not ours.
         """
         check_marks(marks)
-        _check_count("processes", processes)
+        check_whole("processes", processes, error=CorpusError)
         choices = Selection(**selection)
         get_tokenizer(tokenizer)
         paths = text_files(text)
@@ -369,7 +368,7 @@ class Corpus:
 
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
-        _check_count("n_tokens", n_tokens)
+        check_whole("n_tokens", n_tokens, error=CorpusError)
         for first, last in runs(self.offsets, n_tokens):
             bounds = np.asarray(self.offsets[first : last + 1])
             yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
@@ -384,7 +383,7 @@ class Corpus:
         the last of the stream may be shorter; together they have tokens + sentences ids. ``backwards`` yields the
         reversed stream.
         """
-        _check_count("n_tokens", n_tokens)
+        check_whole("n_tokens", n_tokens, error=CorpusError)
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:
@@ -405,7 +404,7 @@ class Corpus:
 
     def head(self, n_sentences: int) -> Self:
         """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
-        _check_count("n_sentences", n_sentences)
+        check_whole("n_sentences", n_sentences, error=CorpusError)
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
@@ -417,7 +416,7 @@ class Corpus:
 
         Both keep the vocabulary of the whole. Raises CorpusError if either would be empty, or the seed is negative.
         """
-        _check_count("seed", seed, 0)
+        check_whole("seed", seed, 0, CorpusError)
         n_held_out = round(fraction * self.n_sentences) if 0 < fraction < 1 else 0
         if not 0 < n_held_out < self.n_sentences:
             raise CorpusError(
@@ -462,7 +461,7 @@ class Corpus:
         The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and the
         keys of ``origin``. Raises CorpusError if ``n_words`` is negative.
         """
-        _check_count("n_words", n_words, 0)
+        check_whole("n_words", n_words, 0, CorpusError)
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())
         counts[self.vocabulary.boundary_id] -= self.n_sentences
@@ -482,11 +481,6 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({self.n_tokens:,} tokens, {self.n_sentences:,} sentences, {len(self.vocabulary):,} types)"
-
-
-def _check_count(name: str, value: object, least: int = 1) -> None:
-    if not isinstance(value, Integral) or value < least:
-        raise CorpusError(f"{name} is {value!r:.40}; it must be a whole number of at least {least}")
 
 
 # ---- a corpus in a folder ----

@@ -36,7 +36,7 @@ import tacenda
 from tacenda import store
 from tacenda.datasets import catalogue
 from tacenda.datasets.catalogue import Dataset, DatasetSpec, Download
-from tacenda.errors import DataError
+from tacenda.errors import DataError, importing
 from tacenda.progress import Progress, track
 
 MANIFEST = "tacenda-dataset.json"
@@ -261,13 +261,9 @@ def download(
     Without a hash, an existing file is used as it is. Raises DataError if pooch is not installed, no
     address served the file, it is too long, or its hash is another one.
     """
-    try:
+    with importing("fetching a dataset needs pooch", "tacenda[data]", error=DataError):
         import pooch
         import requests
-    except ImportError as error:
-        raise DataError(
-            f'fetching a dataset needs pooch ({error}): install it with pip install "tacenda[data]"'
-        ) from error
     pooch.get_logger().setLevel("WARNING")
     causes: list[str] = []
     for url in urls:

@@ -16,13 +16,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
 
-from tacenda.errors import ConfigurationError, FittingError, describe, is_of_compiler, warn
+from tacenda.errors import (
+    ConfigurationError,
+    FittingError,
+    check_whole,
+    describe,
+    is_of_compiler,
+    warn,
+)
 from tacenda.fitting.batches import BatchSource
 from tacenda.fitting.checkpoint import CheckpointFolder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
@@ -76,13 +83,9 @@ class FitSettings:
         least = {"epochs": 0, "evaluate_every": 0, "check_losses_every": 1, "patience": 1}
         for name, bound in least.items():
             value = getattr(self, name)
-            if value is None and name == "patience":
-                continue
-            if not isinstance(value, Integral) or value < bound:
-                raise ConfigurationError(
-                    f"{name} is {value!r}; give a whole number, at least {bound}"
-                )
-            object.__setattr__(self, name, int(value))  # checkpoints hold JSON
+            if value is not None or name != "patience":
+                check_whole(name, value, bound)
+                object.__setattr__(self, name, int(value))  # checkpoints hold JSON
         if self.patience is not None and not self.evaluate_every:
             raise ConfigurationError(
                 "patience has no effect with evaluate_every=0, which evaluates only at the end: leave one out"
@@ -147,10 +150,8 @@ class FitRun:
     def __post_init__(self) -> None:
         object.__setattr__(self, "callbacks", tuple(self.callbacks))
         steps, seconds = self.every_steps, self.every_seconds
-        if steps is not None and not (isinstance(steps, Integral) and steps >= 1):
-            raise ConfigurationError(
-                f"every_steps is {steps!r}; give a whole number, at least 1, or None"
-            )
+        if steps is not None:
+            check_whole("every_steps", steps)
         if seconds is not None and not (isinstance(seconds, Real) and seconds >= 0):
             raise ConfigurationError(
                 f"every_seconds is {seconds!r}; give a number, at least 0, or None"

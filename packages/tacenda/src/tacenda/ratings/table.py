@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, check_whole
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 
@@ -439,10 +439,8 @@ def split_per_user(
     ratings: Ratings, n_test: int = 1, *, seed: int = 0, least: int = 1
 ) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test has ``n_test`` random ratings of every user who keeps at least ``least``."""
-    if not isinstance(n_test, int | np.integer) or n_test < 1 or least < 0:
-        raise ConfigurationError(
-            f"n_test is {n_test} and least {least}; give whole numbers of at least 1 and 0"
-        )
+    check_whole("n_test", n_test)
+    check_whole("least", least, 0)
     sizes = np.diff(ratings.user_offsets)
     n_chosen = np.where(sizes >= n_test + least, n_test, 0)
     # the first in a random order
