@@ -246,25 +246,35 @@ def commit(source: Path, target: Path) -> None:
 
 
 @contextmanager
+def writing(
+    what: object, error: type[TacendaError] = DataError, advice: str = ""
+) -> Iterator[None]:
+    """Raise ``error`` for an OSError while ``what`` is written, and for text with half of a surrogate pair."""
+    try:
+        yield
+    except OSError as cause:
+        raise error(f"cannot write {what}: {cause.strerror or cause}{advice}") from cause
+    except UnicodeEncodeError as cause:
+        half = ascii(cause.object[cause.start])
+        raise error(
+            f"cannot write {what}: it would hold {half}, half of a surrogate pair"
+        ) from cause
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; the file that is written there replaces ``path`` at the end.
 
-    If ``path`` is a link, the file that it leads to is replaced. Raises DataError if the file cannot be written, for a
-    device or a pipe, and for text with half of a surrogate pair.
+    If ``path`` is a link, the file that it leads to is replaced. Raises DataError as `writing` does, and for a device
+    or a pipe.
     """
-    try:
+    with writing(path):
         target = Path(os.path.realpath(path))
         if target.exists() and not (target.is_file() or target.is_dir()):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         with temporary(target.parent) as scratch:
             yield scratch / target.name
             commit(scratch / target.name, target)
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"cannot write {path}: it would hold {error.object[error.start]!a}, half of a surrogate pair"
-        ) from error
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -18,14 +18,17 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import store
 from tacenda.devices import available_memory
-from tacenda.errors import DataError
 from tacenda_lm.ngram.rows import Rows, add_up, first_not_below, sort_rows
 
 _MIN_BLOCK_ROWS = 1 << 12  # however small the budget
 _MAX_BYTES = 3 << 26  # of a sorter, and of all rows kept in memory: more makes nothing faster
 _UNKNOWN_MEMORY = 8 << 30  # bytes that are assumed where the system does not tell
 _MAX_RUNS = 48  # more are merged into one, which bounds the open files and the small reads
+_writing = partial(
+    store.writing, advice="; make room, set TMPDIR to a folder with room, or raise memory_gb"
+)
 
 
 def default_budget() -> int:
@@ -49,7 +52,7 @@ class Scratch:
     def name_new_file(self) -> Path:
         """Return a path in the folder that no file has yet."""
         if self._folder is None:
-            with _explain_full_disk("the temporary folder"):
+            with _writing("n-grams to the temporary folder"):
                 self._folder = Path(mkdtemp(prefix="tacenda-n-grams-"))
             finalize(self, _remove, self._folder, os.getpid())
         self._n_files += 1
@@ -82,17 +85,6 @@ def _remove(folder: Path, owner: int) -> None:
         rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _explain_full_disk(folder: object) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"cannot write n-grams to {folder}: {error.strerror or error}; "
-            "make room, set TMPDIR to a folder with room, or raise memory_gb"
-        ) from error
-
-
 class Spool:
     """A list of rows, in memory while the scratch has room and then in a file; with ``in_file`` always in a file."""
 
@@ -113,7 +105,7 @@ class Spool:
             self._file = self._scratch.name_new_file()
             self._scratch.release(self._held)
         unwritten, self._held = [*self._held, rows], []
-        with _explain_full_disk(self._file.parent), self._file.open("ab") as file:
+        with _writing(f"n-grams to {self._file.parent}"), self._file.open("ab") as file:
             for block in unwritten:
                 file.write(np.ascontiguousarray(block).data)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacenda import store
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.folder import Artifact
@@ -113,12 +114,9 @@ def package(
         Path(place, "pyproject.toml").write_text(
             render_pyproject(artifact, about), encoding="utf-8"
         )
-        try:
+        with store.writing(f"a wheel into {output}", ArtifactError):
             Path(output).mkdir(parents=True, exist_ok=True)
             (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
-        except OSError as error:
-            reason = error.strerror or error
-            raise ArtifactError(f"cannot write a wheel into {output}: {reason}") from error
     return Path(wheel)
 
 

@@ -4,7 +4,8 @@ import io
 import mmap
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,13 @@ PASS_ITEMS = 1 << 22
 """How many values a pass over a stored array holds in memory."""
 
 _HEADER_BYTES: Final = 128
+
+#: Raises CorpusError for an OSError while a file is written, or a folder is listed.
+writing = partial(
+    store.writing,
+    error=CorpusError,
+    advice="; make room or name another folder with cache= (without a cache, TMPDIR says where large corpora go)",
+)
 
 
 class GrowingArray:
@@ -110,18 +118,6 @@ def forget_pages(array: NDArray[Any]) -> None:
         mapped = array._mmap  # type: ignore[attr-defined]  # numpy has no public API for this
         if hasattr(mapped, "madvise"):  # not on Windows
             mapped.madvise(mmap.MADV_DONTNEED)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise CorpusError for an OSError while a file is written, or a folder is listed."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"cannot write {path}: {error.strerror or error}; make room or name another folder "
-            "with cache= (without a cache, TMPDIR says where large corpora go)"
-        ) from error
 
 
 def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -> NDArray[Any]:
