@@ -149,7 +149,7 @@ def test_what_cannot_hold_a_wheel_is_named(saved, tmp_path):
     [
         ("dist/a-1.whl", "is a wheel: pip install it"),
         ("https://huggingface.co/owner/name", "fetches one from a hub"),
-        ("", "the name of the model is empty"),
+        ("", "names no file or folder"),
     ],
 )
 def test_what_has_to_be_fetched_or_installed_first_is_said(source, message):

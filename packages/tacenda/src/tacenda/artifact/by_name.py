@@ -80,10 +80,6 @@ def locate(source: str | os.PathLike[str]) -> Path:
     """
     folder = store.path_of(source, ArtifactError)
     text = os.fspath(source)
-    if not text:
-        raise ArtifactError(
-            "the name of the model is empty: give a folder, or a name from `tacenda models`"
-        )
     if folder.suffix == ".whl":
         raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")
     if os.path.lexists(folder):
