@@ -178,10 +178,12 @@ def test_sourced_component_in_nobodys_way_works(toy, order, settings):
     assert nlp(TEXT)[0].tag_ == "N"
 
 
-def test_components_sourced_in_another_order_are_in_another_pipeline(toy):
+@pytest.mark.parametrize("place", [{"last": True}, {"first": True}], ids=str)
+@pytest.mark.filterwarnings("ignore:'tok2vec' overwrites")
+def test_components_sourced_in_another_order_are_in_another_pipeline(toy, place):
     home = stock("tok2vec", "tagger")
     home.initialize()
-    add(home, "toy", target="tensor", mode="replace")._set_model(toy)
+    home.add_pipe("token_embeddings", "toy", **place)._set_model(toy)
     nlp = spacy.blank("en")
     for name in ("tok2vec", "toy", "tagger"):
         nlp.add_pipe(name, source=home)

@@ -108,7 +108,7 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
     pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
     here = next((i for i, pipe in enumerate(pipes) if pipe is component), len(pipes))
     after = {id(pipe) for pipe in pipes[here + 1 :]}
-    at_home = here < len(pipes) and all(id(pipe) in after for pipe in later)
+    at_home = here < len(pipes) and after == {id(pipe) for pipe in later}
     if at_home or not component.target.is_tensor or component.target.mode != "replace":
         return
     passed = {component.name}
