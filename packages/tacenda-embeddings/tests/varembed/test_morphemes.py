@@ -6,7 +6,7 @@ import pytest
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed import morphemes
-from tacenda_embeddings.varembed.morphemes import BASE, Inventory
+from tacenda_embeddings.varembed.morphemes import BASE, Inventory, pack_names
 
 
 def vocabulary(words, **settings):
@@ -106,6 +106,20 @@ def test_sums_are_those_of_the_morphemes():
         np.testing.assert_allclose(
             row, vectors[inventory.morphemes(word).ids].sum(0), rtol=1e-5, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("named", ["<BASE>", "<base>"])
+def test_the_ngram_of_a_word_is_not_the_base_also_after_loading(named):
+    inventory = learned(
+        ["<base>", "a<base>", "<base>b", "a<base>b"], segmenter="ngrams", base=False
+    )
+    saved = dict(inventory.arrays()) | pack_names("morphemes.names", [named, *inventory.names[1:]])
+    loaded = Inventory.from_arrays(inventory.vocabulary, "ngrams", False, saved)
+    for found in (inventory, loaded):
+        assert 0 not in found.ids
+        assert 0 not in found.morphemes("<base>c").ids
+        assert "<base>" in found.pieces("<base>c")
+        assert found.names[0] == BASE
 
 
 def test_type_counts_count_words_and_not_occurrences():

@@ -178,6 +178,14 @@ def test_training_lowers_the_bound_on_held_out_text(monkeypatch):
     assert model.figures[0]["protocol"] == "held-out text, exact softmax"
 
 
+def test_refitted_morphemes_are_those_of_the_words_of_the_text(corpus, texts):
+    text = Corpus.from_sentences(texts[:20], vocabulary=corpus.vocabulary)
+    found = VarEmbed(**tiny()).fit(text).learned
+    assert not found.trained.all()
+    expected = fit_morphemes(found.inventory, found.words, 1.0 * found.trained, 1.0)
+    assert_allclose(found.morphemes, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_divergence_of_the_figures_is_that_of_the_model(corpus, varembed):
     n_tokens = corpus.n_tokens + corpus.n_sentences + 1
     per_token = varembed.divergence().sum() / n_tokens

@@ -27,8 +27,10 @@ from tacenda.vocabulary import Vocabulary, not_a_string, pack_names, unpack_name
 
 Ints = npt.NDArray[np.int64]
 
-BASE = "<base>"
-"""The first morpheme, which every word of a model with a base has."""
+BASE = "<BASE>"
+"""The first morpheme, which every word of a model with a base has; no piece has this name, as pieces are lower case."""
+
+_EARLIER_BASE = "<base>"  # in saved models, in which a piece could have this name, too
 
 _CAPITALS = "<Xx>", "<XX>", "<xX>"
 
@@ -151,6 +153,8 @@ class Inventory:
     ) -> Self:
         """Rebuild an inventory from its `arrays`. Raises ArtifactError."""
         names = unpack_names("morphemes.names", arrays)
+        if names[:1] == [_EARLIER_BASE]:
+            names[0] = BASE
         if not names or names[0] != BASE or len(set(names)) != len(names):
             raise ArtifactError(
                 "a morpheme occurs twice, or the first one is not the base: the model is damaged"

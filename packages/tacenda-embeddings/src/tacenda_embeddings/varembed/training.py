@@ -126,7 +126,7 @@ def fit_word_vectors(
             history = fitting.fit(trainer, source, loop, run, identity)
             refit = advanced.refit_morphemes and settings.epochs > 0
             if refit:
-                _refit_morphemes(trainer, start)
+                _refit_morphemes(trainer, start, counts > 0)
             figure = _measure_bound(trainer, history, refit)
             words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
         finally:
@@ -146,10 +146,10 @@ def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) ->
     }
 
 
-def _refit_morphemes(trainer: Trainer, start: Start) -> None:
-    """Fit the morphemes to the trained words by the regression of the start, with less ridge."""
+def _refit_morphemes(trainer: Trainer, start: Start, seen: npt.NDArray[np.bool_]) -> None:
+    """Fit the morphemes to the trained words, those ``seen``, by the regression of the start, with less ridge."""
     words = trainer.tables["words"].to_numpy()
-    weights = np.ones(len(words))  # the bound counts every word once
+    weights = seen.astype(np.float64)  # the bound counts every word of the text once
     morphemes = fit_morphemes(start.inventory, words, weights, _REFIT_RIDGE_SHARE * start.ridge)
     trainer.tables["morphemes"].values.copy_(torch.from_numpy(morphemes))
 
