@@ -6,7 +6,7 @@ import spacy
 from spacy.training import Example
 
 from support.pipelines import add, pipeline, reload
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, TacendaWarning
 from tacenda_embeddings.spacy.doc_tensor import doc_tensor
 
 DATA = [
@@ -209,6 +209,11 @@ def test_width_of_appended_columns_is_announced(toy):
 def test_bad_layer_setting_is_named(layer, match):
     with pytest.raises(ConfigurationError, match=match):
         spacy.blank("en").add_pipe("tagger", config=head("tagger", layer))
+
+
+def test_pieces_of_no_projection_cause_a_warning():
+    with pytest.warns(TacendaWarning, match="maxout_pieces = 3 has no effect without projection"):
+        doc_tensor(width=4, maxout_pieces=3)
 
 
 def test_rows_are_read_as_they_are_or_brought_to_one_scale(toy):

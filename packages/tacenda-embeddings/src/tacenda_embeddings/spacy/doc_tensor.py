@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, warn
 from tacenda_embeddings.spacy.training_input import forget_training
 
 #: Name of the thinc node that reads; `ownership.announce_pipeline_widths` looks for it.
@@ -50,7 +50,8 @@ def doc_tensor(
     projection
         The width of a trained layer on top; None returns the vectors as they are.
     maxout_pieces
-        1 makes that layer linear; a larger number makes it a maxout layer with layer normalization.
+        1 makes that layer linear; a larger number makes it a maxout layer with layer normalization. Without
+        ``projection`` it has no effect, and causes a warning.
 
     Raises
     ------
@@ -75,6 +76,11 @@ def doc_tensor(
         _fail(f"scale must be positive, not {scale}")
     if projection is not None and (projection < 1 or maxout_pieces < 1):
         _fail(f"projection and maxout_pieces must be positive, not {projection}, {maxout_pieces}")
+    if projection is None and maxout_pieces != 1:
+        warn(
+            f"tacenda.DocTensor.v1: maxout_pieces = {maxout_pieces} has no effect without projection: set projection "
+            "to the width of the layer, or leave maxout_pieces out"
+        )
     start, stop = columns or (0, None)
     attrs = {
         "source": source,
