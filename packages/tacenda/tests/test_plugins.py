@@ -99,6 +99,8 @@ def test_an_unfitted_model_is_made_from_its_name_and_options(install):
     assert plugins.make("embedders", "old", {"width": 5}).width == 5
     with pytest.raises(ConfigurationError, match=r"Old cannot be made with the options depth"):
         plugins.make("embedders", "old", {"depth": 5})
+    with pytest.raises(ConfigurationError, match=r"must be a mapping .*not \[1\]"):
+        plugins.make("embedders", "old", [1])
 
 
 def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice(install):

@@ -1,3 +1,5 @@
+import gc
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -109,6 +111,15 @@ def test_spilling_to_disk_changes_nothing(budget, tmp_path):
     assert isinstance(spilled.lags[0].data, np.memmap)
     assert_equal(spilled, expected)
     assert not list(tmp_path.iterdir())  # files without names, which go with the counts
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_spilled_counts_leave_no_open_files(tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        LaggedCounts.from_corpus(Text(zipf(8000, 600), 600), 4, memory_budget=1, scratch=tmp_path)
+        gc.collect()
+    assert not caught
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -309,6 +320,13 @@ def test_counts_are_shown_by_their_size():
 def test_an_empty_corpus_is_a_clear_error():
     with pytest.raises(CorpusError, match="empty corpus"):
         LaggedCounts.from_corpus(Text([], 3), 2)
+
+
+def test_what_is_no_corpus_is_a_clear_error():
+    with pytest.raises(CorpusError, match="'a text' is no Corpus: make one with"):
+        LaggedCounts.from_corpus("a text", 2)
+    with pytest.raises(ConfigurationError, match=r"cannot count two lags .*a number, at least 1"):
+        LaggedCounts.from_corpus(Text([], 3), "two")
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -212,6 +212,10 @@ def make(
     Raises ConfigurationError if the class does not have such an option, or its value is out of bounds.
     """
     model_class = get(kind, name, distribution=distribution)
+    if not isinstance(options, Mapping | None):
+        raise ConfigurationError(
+            f"options must be a mapping of names to values, not {options!r:.80}"
+        )
     chosen = dict(options or {})
     try:
         return model_class(**chosen)

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -120,13 +121,15 @@ class LaggedCounts(Estimator):
         ConfigurationError
             A number is out of range.
         CorpusError
-            The corpus is empty.
+            The corpus is empty, or is none.
         """
-        if n_lags < 1 or threads < 1 or memory_budget < 1:
+        if not all(isinstance(n, Real) and n >= 1 for n in (n_lags, threads, memory_budget)):
             raise ConfigurationError(
                 f"cannot count {n_lags} lags in {memory_budget} bytes with {threads} threads: "
-                "each must be at least 1"
+                "each must be a number, at least 1"
             )
+        if not hasattr(corpus, "stream"):
+            raise CorpusError(f"{corpus!r:.80} is no Corpus: make one with Corpus.from_text")
         folder = Path(scratch) if scratch is not None else None
         total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
         progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")

@@ -95,8 +95,9 @@ class GrowingArray:
             if memory:
                 return np.ndarray(self.size, self._dtype, memory.getbuffer())
             if self._path is None:
-                self._file.flush()
-                return np.memmap(self._file, self._dtype, "r", shape=(self.size,))
+                with self._file:  # a map keeps its own handle
+                    self._file.flush()
+                    return np.memmap(self._file, self._dtype, "r", shape=(self.size,))
             self._file.seek(0)
             header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
             np.lib.format.write_array_header_1_0(self._file, header)
