@@ -81,6 +81,7 @@ def test_draws_have_the_moments_of_the_posterior(problem):
         ({"precision": np.eye(2)}, "precision must be"),
         ({"noise": np.zeros((2, 3))}, "offsets must ascend"),
         ({"precision": -9 * np.eye(3)}, "system of row 0 is not positive definite"),
+        ({"precision": np.nan * np.eye(3)}, "system of row 0 is not positive definite"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(problem, backend, change, message):
@@ -108,6 +109,12 @@ def test_as_many_steps_as_columns_solve_for_choices(choices, backend):
         found = ratings.choice_steps(*choices, 3)
         np.testing.assert_array_equal(ratings.choice_steps(*choices, 0), start)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fraction_of_a_step_is_refused(choices, backend):
+    with kernels.use(backend), pytest.raises(KernelError, match=r"steps must be a whole number"):
+        ratings.choice_steps(*choices, 2.0)
 
 
 def test_an_unknown_item_is_refused(choices):

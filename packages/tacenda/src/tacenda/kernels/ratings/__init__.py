@@ -398,7 +398,7 @@ def rating_solves(
     Raises
     ------
     KernelError
-        Shapes or dtypes do not fit, an id is out of range, or A_u is not positive definite.
+        Shapes or dtypes do not fit, an id is out of range, or A_u is not positive definite, or has NaN.
     """
     out = Solved(np.array(means), np.array(means))
     for u in range(len(means)):
@@ -410,8 +410,10 @@ def rating_solves(
         A = P + weight[u] * z.T @ z
         try:
             L = np.linalg.cholesky(A)
-        except np.linalg.LinAlgError as error:
-            raise KernelError(f"the system of row {u} is not positive definite") from error
+        except np.linalg.LinAlgError:
+            L = np.full_like(A, np.nan)
+        if np.isnan(L.diagonal()).any():
+            raise KernelError(f"the system of row {u} is not positive definite")
         x = np.linalg.solve(A, P @ means[u] + weight[u] * z.T @ targets.values[span])
         out.means[u] = x
         if noise is not None:
