@@ -385,8 +385,9 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
     for value in ("4", None, [4]):
         with pytest.raises(DataError, match=r"rating of item 'x' is .*; give a number"):
             algo.fold_in({"x": value})
-    with pytest.raises(DataError, match="off the scale 1 to 5"):
-        algo.fold_in({"x": 6})
+    for value in (6, 10**400, -(10**5000)):
+        with pytest.raises(DataError, match="off the scale 1 to 5"):
+            algo.fold_in({"x": value})
     assert 1 <= algo.fold_in({"x": np.float32(4)}).predict("y") <= 5
     new = algo.fold_in({"x": 4})
     for listed in (lambda n: algo.top_n(n, ["b"]), new.top_n):

@@ -64,6 +64,12 @@ def test_evaluate_refuses_a_file_of_which_nothing_can_be_held_out(options, refus
     assert "no user has" in refused("evaluate", path, "--model", "bias", *options)
 
 
+def test_evaluate_calls_a_time_that_is_no_number_a_time(refused, write_file):
+    path = write_file("timed.csv", "a,x,1,1\nb,x,2,noon\n")
+    said = refused("evaluate", path, "--model", "bias", "--time", 3)
+    assert "line 2: the time 'noon' is not a number" in said
+
+
 def test_recommend_reads_the_folder_once(printed, saved, monkeypatch):
     read, reads = artifact_folder._read_parts, []
 

@@ -366,7 +366,7 @@ def read_times(
     rating has no time.
     """
     users, items, values = [], [], array("d")
-    for fields, value in read_rated_rows(file, separator, None, places, encoding):
+    for fields, value in read_rated_rows(file, separator, None, places, encoding, "time"):
         users.append(fields[places[0]].strip())
         items.append(fields[places[1]].strip())
         values.append(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -166,9 +167,13 @@ class Given(NamedTuple):
         for item, value in ratings.items():
             if not isinstance(value, Real | Decimal):
                 raise DataError(f"the rating of item {item!r} is {value!r}; give a number")
-            if not low <= float(value) <= high:
+            try:
+                number = float(value)
+            except OverflowError:  # of an integer, which may have too many digits to be shown
+                number = math.inf if value > 0 else -math.inf
+            if not low <= number <= high:
                 raise DataError(
-                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                    f"the rating of item {item!r} is {number:g}, off the scale {low:g} to {high:g}"
                 )
         known = {items[item]: value for item, value in ratings.items() if item in items}
         more = [items[item] for item in rated if item in items]

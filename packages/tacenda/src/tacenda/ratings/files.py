@@ -93,11 +93,17 @@ def read_ratings(
 
 
 def read_rated_rows(
-    path: Path, separator: str | None, header: bool | None, columns: Sequence[int], encoding: str
+    path: Path,
+    separator: str | None,
+    header: bool | None,
+    columns: Sequence[int],
+    encoding: str,
+    what: str = "rating",
 ) -> Iterator[tuple[list[str], float]]:
     """Yield the fields of every line that holds a rating, and the rating in float64.
 
-    Arguments are the same as in `read_ratings`. Raises DataError for a line that cannot be read.
+    Arguments are the same as in `read_ratings`; errors call the number ``what``, as it may be a time. Raises DataError
+    for a line that cannot be read.
     """
     needed = max(columns) + 1
     value_at = columns[2]
@@ -116,7 +122,7 @@ def read_rated_rows(
             value = _parse_rating(fields[value_at])
         except ValueError as fault:
             raise DataError(
-                f"{path}, line {line}: the rating {fields[value_at]!r:.80} is {fault}; "
+                f"{path}, line {line}: the {what} {fields[value_at]!r:.80} is {fault}; "
                 "check separator, header and columns"
             ) from None
         for at in columns[:2]:
