@@ -89,6 +89,11 @@ def test_a_state_of_other_words_is_refused(name, words):
     assert_refuses(lambda: model.log_probs([state]), DataError, f"{name}, log_probs")
 
 
+def test_a_missing_state_is_refused_and_does_not_leave_the_first_word_without_a_score():
+    with pytest.raises(DataError, match="no state to begin from: give model"):
+        fitted("LBL").score_from(None, np.array([1, 2]))
+
+
 @pytest.mark.parametrize(
     ("words", "vectors"),
     [

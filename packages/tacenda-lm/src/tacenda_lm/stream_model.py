@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.errors import DataError
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
@@ -89,6 +90,8 @@ class Predictor:
         self, state: State, ids: Ids, parts: list[Any], convert: Callable[[Floats, Ids], Any]
     ) -> tuple[Any, State]:
         """Return converted vectors of ids that follow a state, appended to ``parts``, and the state after."""
+        if state is None:  # for `passes`, none comes before: the first id would not be predicted
+            raise DataError("there is no state to begin from: give model.start() or model.null()")
         for vectors, words, after in self.passes(Stream.following(ids), state):
             parts.append(convert(vectors, words))
             state = after or state

@@ -237,6 +237,12 @@ def test_good_turing_has_the_perplexity_of_srilm(ptb, ptb_train, order, test):
     assert model.perplexity(ptb["test"]) == pytest.approx(test, abs=0.15)
 
 
+@pytest.mark.parametrize("limit", [0, 1e300])
+def test_a_memory_limit_that_is_none_is_refused(limit):
+    with pytest.raises(ConfigurationError, match=r"memory_gb must be .*at most 1e\+09"):
+        KneserNey(memory_gb=limit)
+
+
 def test_checkpoints_are_refused_by_a_model_that_keeps_none(tmp_path):
     with pytest.raises(ConfigurationError, match="leave out checkpoints"):
         KneserNey().fit([["a", "b"]], checkpoints=tmp_path)

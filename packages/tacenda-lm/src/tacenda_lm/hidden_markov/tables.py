@@ -129,6 +129,10 @@ class Learned(Arrays):
     emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
     starts: Probabilities[Array, "classes states", over()]  # p(first state)
 
+    def lexicon(self) -> Lexicon:
+        """Return the classes of words; all words belong to one here."""
+        return Lexicon.of(np.zeros(len(self.emissions), np.int32), len(self.starts))
+
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         """Return A (pairs, k, k); sources are sorted."""
         raise NotImplementedError
@@ -144,6 +148,9 @@ class Classed(Learned):
     """The base of models whose states are divided among classes of words."""
 
     classes: Int32[Array, "types", below("classes")]  # the class of each word, by id
+
+    def lexicon(self) -> Lexicon:
+        return Lexicon.of(self.classes, len(self.starts))
 
 
 class TwoLevel(Classed):
@@ -288,8 +295,7 @@ class Tables:
         self.emissions: _Floats = learned.emissions
         self.starts: _Floats = learned.starts
         self.k = int(self.starts.shape[1])  # states of a class
-        one_class = np.zeros(len(learned.emissions), np.int32)
-        self.lexicon = Lexicon.of(getattr(learned, "classes", one_class), len(learned.starts))
+        self.lexicon = learned.lexicon()
         self.store = BlockStore(learned, *learned.starts.shape)
 
     def check(self) -> None:

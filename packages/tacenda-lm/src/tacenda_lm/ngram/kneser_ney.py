@@ -111,6 +111,7 @@ class KneserNeySettings(Settings):
         """memory limit of a fit in GB; what exceeds it is sorted in a temporary folder (TMPDIR). Default: a quarter of
         RAM; less is used when more would not help""",
         above=0,
+        at_most=1e9,
     )
 
 
