@@ -191,7 +191,7 @@ def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     ],
 )
 def test_who_asks_with_ids_of_another_type_is_told_once(algo, ask):
-    with pytest.warns(TacendaWarning, match="not found: the ids|its ids are int"):
+    with pytest.warns(TacendaWarning, match="not found: the id in|its ids are int"):
         ask(algo)
     with warnings.catch_warnings(action="error"):
         ask(algo)
@@ -234,7 +234,9 @@ def test_an_unknown_item_of_a_new_user_is_told(algo):
         new.predict("100")
     with warnings.catch_warnings(action="error"):
         new.predict(101)
-    with pytest.warns(TacendaWarning, match="item 101 was not found: .* and '101' is not"):
+    with pytest.warns(
+        TacendaWarning, match="item 101 was not found: .* the int 101, and '101' is not"
+    ):
         algo.predict("guest", "101")
 
 
@@ -258,10 +260,17 @@ def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
     algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
     with pytest.warns(
         TacendaWarning,
-        match="^user 3 was not found: the ids in the trainset are strings, as Surprise reads them "
+        match="^user 3 was not found: the id in the trainset is a string, as Surprise reads it "
         "from files, and 3 is not: ask for '3'$",
     ):
         algo.predict(3, "1")
+
+
+def test_an_id_asked_for_by_its_text_is_named_where_others_are_strings():
+    rows = [("a", "x", 1.0), (7, "x", 3.0), ("b", "x", 5.0)]
+    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
+    with pytest.warns(TacendaWarning, match="^user 7 was not found: .* is the int 7, and '7'"):
+        algo.predict("7", "x")
 
 
 def test_pairs_of_which_nothing_is_known_are_told(triples):

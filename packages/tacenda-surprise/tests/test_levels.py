@@ -93,10 +93,19 @@ def test_a_pair_does_not_depend_on_the_others():
         assert_allclose(alone[0], together[at], atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [(-1, 40), (0, 100), (0, 1e6), (-1e9, 1e9)])
+@pytest.mark.parametrize(
+    "scale", [(-1, 40), (0, 100), (0, 1e6), (-1e9, 1e9), (0.9, 100), (0.5, 100)]
+)
 def test_the_ends_of_a_scale_that_nobody_uses_are_no_levels(scale):
     assert possible_levels(STARS, scale).tolist() == [1, 2, 3, 4, 5]
     assert possible_levels(STARS[[0, 1, 3]], scale).tolist() == [1, 2, 3, 4]
+    assert possible_levels(10 * STARS[[0, 1, 3, 4]], 10 * np.array(scale)).tolist() == [
+        10,
+        20,
+        30,
+        40,
+        50,
+    ]
     assert possible_levels(STARS[2:3], (0, 1e6)).tolist() == [3]
 
 
@@ -105,6 +114,7 @@ def test_ratings_that_nobody_has_given_yet_are_levels_where_the_scale_is_near(sc
     whole = np.arange(scale[0], scale[1] + 1).tolist()
     assert possible_levels(STARS, scale).tolist() == whole
     assert possible_levels(STARS[1:], (1, 5)).tolist() == [1, 2, 3, 4, 5]
+    assert possible_levels(STARS, (0.5, 5)).tolist() == (np.arange(1, 11) / 2).tolist()
 
 
 @pytest.mark.parametrize("scale", [(-1, 40), (0, 1e6)])

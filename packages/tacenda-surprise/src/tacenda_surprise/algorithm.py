@@ -36,7 +36,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings
 from tacenda_surprise import storage
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, take_rows
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import ReadOption
@@ -51,6 +51,7 @@ from tacenda_surprise.raw_ids import (
     find_unknown,
     numbers,
 )
+from tacenda_surprise.rows import mean_row, take_rows
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer
 from tacenda_surprise.touched import Touched

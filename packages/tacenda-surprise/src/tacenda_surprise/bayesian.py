@@ -31,7 +31,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, lengthen, mean_row
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.gibbs import (
     MEMORY_ADVICE,
     BayesianPMFSettings,
@@ -44,6 +44,7 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.rows import lengthen, mean_row
 from tacenda_surprise.samples import (
     FoldedSamples,
     LeftOut,

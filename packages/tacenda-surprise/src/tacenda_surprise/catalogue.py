@@ -128,46 +128,24 @@ class Catalogue:
         return cls(users, items, (low, high), mean, levels, saved.level_counts)
 
 
-def mean_row(table: npt.NDArray[Any], weights: npt.NDArray[Any]) -> Floats:
-    """Average the rows of ``table`` (rows, ...) with ``weights`` (rows,), equal ones if all weights are zero."""
-    shares = weights if weights.any() else np.ones(len(table))
-    return np.asarray(np.einsum("n...,n->...", table, shares / shares.sum()), np.float32)
-
-
-def take_rows(table: Floats, ids: Numbers, unknown: npt.NDArray[Any]) -> Floats:
-    """Take the rows ``ids`` (n,) of a table (rows, ...), and ``unknown`` for -1: (n, ...)."""
-    taken = table[ids]
-    taken[np.asarray(ids) < 0] = unknown
-    return taken
-
-
-def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """Copy ``array`` (n, ...), and append rows of zeros: (rows, ...)."""
-    more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
-    return np.concatenate([array, more])
-
-
 def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
-    """Find the possible ratings (levels,): multiples of the smallest step between the ratings seen, over the scale.
+    """Find the possible ratings (levels,): a grid over the ratings seen and the ends of the scale.
 
-    If the scale is more than `_MAX_UNUSED_WIDTH` times as wide as the ratings seen, as 0 to 100 for stars, the levels
-    end where the ratings do. If the ratings are not on such a grid, the levels are the ratings seen, and the ends of
-    the scale unless it is that wide. Returns none if there are more than `MOST_LEVELS`.
+    Its step is the smallest between these points. If the scale is more than `_MAX_UNUSED_WIDTH` times as wide as the
+    ratings seen, as 0 to 100 for stars, its ends are ignored. Without such a grid, the levels are the points
+    themselves. Returns none if there are more than `MOST_LEVELS`.
     """
     if not 0 < len(seen) <= MOST_LEVELS:
         return np.empty(0, np.float32)
-    # In float32, as the ratings are.
-    ends = np.array(scale, np.float32)
-    with_ends, distinct = np.union1d(seen, ends), np.unique(seen)
-    step = np.diff(with_ends.astype(np.float64)).min(initial=np.inf)
-    n_used = (float(distinct[-1]) - float(distinct[0])) / step + 1
-    is_wide = (float(ends[1]) - float(ends[0])) / step + 1 > _MAX_UNUSED_WIDTH * n_used
-    chosen = distinct if is_wide else with_ends
-    points = chosen.astype(np.float64)
-    places = (points - points[0]) / step
+    used = np.unique(seen).astype(np.float64)
+    points = np.union1d(used, np.array(scale, np.float32))  # in float32, as the ratings are
+    step = np.diff(used if len(used) > 1 else points).min(initial=np.inf)
+    if np.ptp(points) / step + 1 > _MAX_UNUSED_WIDTH * (np.ptp(used) / step + 1):
+        points = used
+    places = (points - points[0]) / np.diff(points).min(initial=np.inf)
     if places[-1] + 1 <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
-        return np.linspace(points[0], points[-1], round(places[-1] + 1)).astype(np.float32)
-    return chosen if len(chosen) <= MOST_LEVELS else np.empty(0, np.float32)
+        points = np.linspace(points[0], points[-1], round(places[-1] + 1))
+    return (points if len(points) <= MOST_LEVELS else points[:0]).astype(np.float32)
 
 
 def _counts(ratings: Ratings, levels: Floats) -> Floats:

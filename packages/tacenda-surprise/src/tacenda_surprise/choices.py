@@ -26,8 +26,9 @@ from tacenda.fitting import StepResult, Trainer
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.rows import lengthen
 
 WIDTH, SWEEPS = 64, 10  # factors and sweeps of a fit
 CONFIDENCE = 1.0  # a

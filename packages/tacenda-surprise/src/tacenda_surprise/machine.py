@@ -33,9 +33,10 @@ from tacenda.forks import cached_property
 from tacenda.kernels.boltzmann import Expected, boltzmann_expectations
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Doubles, Floats, Numbers, lengthen, mean_row, not_empty
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers, not_empty
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, narrow, softmax
+from tacenda_surprise.rows import lengthen, mean_row
 
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
 

@@ -31,7 +31,7 @@ from tacenda.offsets import runs
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, lengthen, mean_row
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.factorization import (
     MIN_PENALTY,
     ConditionalPMFSettings,
@@ -45,6 +45,7 @@ from tacenda_surprise.factorization import (
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
+from tacenda_surprise.rows import lengthen, mean_row
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
-    """Return the ids as a list. Raises ConfigurationError for a string, which would be split into letters."""
+    """Return the ids as a list. Raises ConfigurationError for a single id; a string would be split into letters."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)
@@ -158,15 +158,16 @@ def check_asked(
 
 def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: object) -> None:
     """Warn, once for each ``owner``, if ``text``, an unknown id, is the text of a ``known`` id of another type."""
-    if text not in index:
+    number = index.find(text)
+    if number is None:
         return
-    example = next(iter(known))
+    example = next(islice(known, number, None))
     if isinstance(example, str):
-        why = f"strings, as Surprise reads them from files, and {text} is not: ask for {text!r}"
+        why = f"a string, as Surprise reads it from files, and {text} is not: ask for {text!r}"
     else:
-        why = f"{type(example).__name__} (such as {example!r}), and {text!r} is not: ask with that type"
+        why = f"the {type(example).__name__} {example!r}, and {text!r} is not: ask with that type"
     warn(
-        f"{index.what} {text} was not found: the ids in the trainset are {why}",
+        f"{index.what} {text} was not found: the id in the trainset is {why}",
         once=(owner, f"type of {index.what}s"),
     )
 

@@ -21,7 +21,8 @@ from tacenda.arrays import Array, Arrays, Float32, named, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, not_empty
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, not_empty
+from tacenda_surprise.rows import mean_row
 from tacenda_surprise.variance import Curve, coverage_factor
 
 _DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
