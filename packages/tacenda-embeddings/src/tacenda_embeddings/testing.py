@@ -94,7 +94,8 @@ def check_embedder(
 
 def _choose_sentences(corpus: Corpus) -> Sentences:
     """Return sentences to transform: with known words, with unknown words, of one word, and empty."""
-    words = [word for word in corpus.vocabulary.words[:40] if not word.startswith("<")]
+    vocabulary = corpus.vocabulary
+    words = [word for word in vocabulary.words if not vocabulary.is_reserved(word)][:40]
     if len(words) < 4:
         raise CorpusError(f"the corpus has {len(words)} words: give one of at least 4")
     return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
@@ -110,7 +111,7 @@ def _check_one_word(make_model: Callable[[], Any]) -> None:
 
 def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     """Check that every sentence has its own finite float32 rows, which do not depend on the other sentences."""
-    assert list(model.transform([])) == []
+    assert not list(model.transform([])), "transform of no sentences returns arrays"
     words, copies = sentences[0], [list(sentence) for sentence in sentences]
     _check_well_formed(model, copies)
     assert copies == sentences, "transform changes its input"
@@ -120,12 +121,14 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     _check_well_formed(model, [words, (words * 20_000)[:20_000], [], words[:1]])
 
     expected = [array.copy() for array in model.transform(sentences)]
-    assert_equal(model.transform(tuple(sentence) for sentence in sentences), expected)
+    found = model.transform(tuple(sentence) for sentence in sentences)
+    assert_equal(found, expected, "a generator of tuples gets other vectors than a list of lists")
     arrays = list(model.transform(sentences))
-    assert_equal(arrays, expected)
+    assert_equal(arrays, expected, "a second call returns other vectors")
     for array in arrays:
         array.fill(np.nan)
-    assert_equal(model.transform(sentences), expected)  # results belong to the caller
+    fault = "an array that the caller changed is returned again: return new arrays from each call"
+    assert_equal(model.transform(sentences), expected, fault)
     alone = [array.tobytes() for array in model.transform([[word] for word in words])]
     assert len(set(alone)) > 1, "every word has the same vector"
 
@@ -143,10 +146,10 @@ def _check_well_formed(model: Any, sentences: Sentences) -> None:
     arrays = list(model.transform(sentences))
     assert len(arrays) == len(sentences), f"{len(arrays)} arrays for {len(sentences)} sentences"
     for array, sentence in zip(arrays, sentences, strict=True):
-        assert isinstance(array, np.ndarray)
+        assert isinstance(array, np.ndarray), f"the vectors are a {type(array).__name__}, no array"
         assert array.dtype == np.float32, f"the vectors are {array.dtype}, not float32"
         assert array.shape == (len(sentence), model.width), f"shape {array.shape}"
-        assert array.flags.c_contiguous
+        assert array.flags.c_contiguous, "the vectors are not C-contiguous"
         assert np.isfinite(array).all(), "a vector is not finite"
 
 

@@ -110,7 +110,8 @@ def _check_entry_point(model: Any) -> None:
     """Kind, name and distribution lead to this class, and no other distribution installs it."""
     cls = type(model)
     assert model.name, "it has no name"
-    assert getattr(model, "api_version", 1) == plugins.API_VERSION
+    api = getattr(model, "api_version", 1)
+    assert api == plugins.API_VERSION, f"its api_version is {api}, not {plugins.API_VERSION}"
     installs = any(claim.version for claim in _claims(cls))
     assert installs or not plugins.version_of(model.distribution), (
         f"{model.distribution} is installed and names no {model.name!r} under tacenda.{model.kind}: add it to "
@@ -145,7 +146,7 @@ def _check_threads(model: Any, apply: Callable[[Any], list[Any]]) -> None:
         thread.join()
     assert len(found) == 10, "a thread failed"
     for result in found:
-        assert_equal(result, expected)
+        assert_equal(result, expected, "two threads at once get other results than one")
 
 
 def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -> None:
@@ -153,10 +154,11 @@ def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -
     expected = apply(model)
 
     def check_same(other: Any) -> None:
-        assert type(other) is type(model)
+        assert type(other) is type(model), f"a {type(other).__name__} comes back"
         assert other.config_dict() == model.config_dict(), "other settings come back"
-        assert getattr(other, "figures", None) == getattr(model, "figures", None)
-        assert other.fitted_on == model.fitted_on
+        for name in ("figures", "fitted_on"):
+            same = getattr(other, name, None) == getattr(model, name, None)
+            assert same, f"a loaded model has other {name}"
         try:
             found = apply(other)
         except NotFittedError as error:
@@ -164,7 +166,7 @@ def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -
                 f"a loaded {type(model).__name__} lacks something that fit sets: put it into `learned`, or name it in "
                 "`indexes`"
             ) from error
-        assert_equal(found, expected)
+        assert_equal(found, expected, "a loaded model gives other results")
 
     model.save(folder / "model")
     loaded = tacenda.load(folder / "model")
@@ -183,9 +185,10 @@ def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -
             continue
         save()
         small = tacenda.load(folder / precision)
-        assert small.precision == precision
+        assert small.precision == precision, f"saved in {precision}, it has {small.precision}"
         apply(small)
-        assert small.to_artifact().to_bytes() == model.to_artifact(precision).to_bytes()
+        same = small.to_artifact().to_bytes() == model.to_artifact(precision).to_bytes()
+        assert same, f"a model loaded in {precision} saves other bytes than the model it is of"
 
 
 def _check_damage(model: Any, may_hold_nan: Container[str]) -> None:
@@ -209,10 +212,10 @@ def _check_damage(model: Any, may_hold_nan: Container[str]) -> None:
             assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
 
 
-def assert_equal(found: Any, expected: Any) -> None:
+def assert_equal(found: Any, expected: Any, fault: str) -> None:
     """Compare lists of arrays bit for bit."""
     for array, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(array, other)
+        np.testing.assert_array_equal(array, other, err_msg=fault)
 
 
 def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:
