@@ -5,20 +5,25 @@ import pytest
 
 from tacenda import Vocabulary
 from tacenda.errors import DataError
+from tacenda.vocabulary import Normalization
 from tacenda_embeddings.text_vectors import compare, nearest_words
 
 
 class Table:
     """A vector for each word, zeros for any other."""
 
-    def __init__(self, **vectors):
+    def __init__(self, normalization=Normalization(), **vectors):  # noqa: B008
         self.vectors = {word: np.array(row, np.float32) for word, row in vectors.items()}
-        self.vocabulary = Vocabulary.from_words(vectors)
+        self.normalization = normalization
+        self.vocabulary = Vocabulary.from_words(vectors, normalization)
         self.width = len(next(iter(self.vectors.values())))
 
     def transform(self, sentences):
         zero = np.zeros(self.width, np.float32)
-        rows = [[self.vectors.get(word, zero) for word in words] for words in sentences]
+        rows = [
+            [self.vectors.get(self.normalization(word), zero) for word in words]
+            for words in sentences
+        ]
         return [np.array(each, np.float32).reshape(len(each), self.width) for each in rows]
 
 
@@ -34,6 +39,12 @@ def test_a_word_without_a_vector_has_no_neighbours():
     assert nearest_words(model, "a", 5) == [("b", 0.0)]
     with pytest.raises(DataError, match="'nothing' has no vector"):
         nearest_words(model, "nothing", 5)
+
+
+@pytest.mark.parametrize(("word", "other"), [("Su", "NUM"), ("su", "NUM"), ("1987", "su")])
+def test_a_word_is_not_its_own_neighbour_however_it_is_spelled(word, other):
+    model = Table(normalization=Normalization(digits=True, lowercase=True), su=[1, 0], NUM=[1, 1])
+    assert [found for found, _ in nearest_words(model, word, 9)] == [other]
 
 
 def test_words_in_angle_brackets_are_words_unless_the_vocabulary_reserves_them():

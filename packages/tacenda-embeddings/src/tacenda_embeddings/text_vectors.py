@@ -103,7 +103,8 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
         scores.append(vectors @ query / np.where(lengths == 0, 1, lengths))
         words += part
     cosines = np.concatenate([*scores, np.zeros(0, np.float32)])
-    best = [i for i in np.argsort(-cosines, kind="stable") if words[i] != word][:n]
+    own = model.vocabulary.words[model.vocabulary.id_of(word)]  # as the text of the model spells it
+    best = [i for i in np.argsort(-cosines, kind="stable") if words[i] != own][:n]
     return [(words[i], float(cosines[i])) for i in best]
 
 
