@@ -3,6 +3,7 @@
 import pytest
 import spacy
 
+from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError, CorpusError
 
 
@@ -62,6 +63,22 @@ def test_unknown_model_setting_is_named(toy_class):
 def test_artifact_and_corpus_together_are_refused(toy):
     with pytest.raises(ConfigurationError, match="give one"):
         add(spacy.blank("en")).initialize(artifact=toy, corpus="text.txt")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("settings", {"n_states": 3}), ("min_count", 7), ("tokenizer", "nope"), ("digits", False)],
+)
+def test_an_argument_without_effect_is_refused(toy, argument, value):
+    component = add(spacy.blank("en"))
+    component.initialize(artifact=toy, settings={}, tokenizer="spacy", min_count=1)
+    complaint = f"'token_embeddings' was given {argument} = .*, which has no effect"
+    for source in ({"artifact": toy}, {}):
+        with pytest.raises(ConfigurationError, match=f"{complaint} without a corpus"):
+            component.initialize(**source, **{argument: value})
+    if argument != "settings":
+        with pytest.raises(ConfigurationError, match=rf"{complaint} on a tacenda\.Corpus"):
+            component.initialize(corpus=Corpus.from_sentences([["a"]]), **{argument: value})
 
 
 def test_artifact_of_another_embedder_names_the_factory_for_it(toy, tmp_path):

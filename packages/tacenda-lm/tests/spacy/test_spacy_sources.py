@@ -95,6 +95,16 @@ def test_wrong_argument_is_named(nlp, text, arguments, complaint):
         nlp.add_pipe("lm_scorer").initialize(corpus=text, **arguments)
 
 
+def test_an_argument_without_effect_is_refused(nlp, model, text):
+    component, corpus = nlp.add_pipe("lm_scorer"), Corpus.from_sentences([["the", "cat"]])
+    for argument in ({"model": "lbl"}, {"valid": text}, {"distribution": "x"}, {"split": "x"}):
+        with pytest.raises(ConfigurationError, match=f"{next(iter(argument))} = .* no effect"):
+            component.initialize(artifact=model, **argument)
+    with pytest.raises(ConfigurationError, match=r"min_count = 2, .* on a tacenda\.Corpus"):
+        component.initialize(corpus=corpus, valid=text, min_count=2)
+    component.initialize(corpus=corpus, valid=text, tokenizer="whitespace")  # of valid
+
+
 def test_unknown_model_and_missing_text_are_named(nlp, text, tmp_path):
     component = nlp.add_pipe("lm_scorer")
     with pytest.raises(TacendaError, match="no_such_model"):

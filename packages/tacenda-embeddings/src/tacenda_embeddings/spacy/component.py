@@ -146,15 +146,20 @@ class TokenEmbeddings(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Both artifact and corpus are given, or neither and the component has no model yet; the artifact is of
-            another embedder; or ``Doc.tensor`` belongs to another component.
+            Both artifact and corpus are given, or neither and the component has no model yet; an argument has no
+            effect; the artifact is of another embedder; or ``Doc.tensor`` belongs to another component.
         TacendaError
             The artifact or the corpus cannot be read.
         """
         vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
         vocabulary |= {"digits": digits, "lowercase": lowercase}
         self._initialize(
-            nlp, artifact, corpus, lambda: self._fit(corpus, tokenizer, vocabulary, settings)
+            nlp,
+            artifact,
+            corpus,
+            lambda: self._fit(corpus, tokenizer, vocabulary, settings),
+            of_fit={"settings": settings},
+            of_text={"tokenizer": tokenizer, **vocabulary},
         )
         self._compared = False
         if get_examples is None:

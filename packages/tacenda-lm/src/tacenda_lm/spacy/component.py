@@ -195,17 +195,25 @@ class LanguageModelScorer(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Both artifact and corpus are given, or neither and there is no model yet, or a setting is wrong.
+            Both artifact and corpus are given, or neither and there is no model yet, a setting is wrong, or an argument
+            has no effect.
         TacendaError
             The saved model or the corpus cannot be read.
         """
+        vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
 
         def fit() -> Any:
             unfitted = plugins.make("language_models", model, settings, distribution=distribution)
-            vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
             return self._fit(unfitted, corpus, valid, tokenizer, split, vocabulary)
 
-        self._initialize(nlp, artifact, corpus, fit)
+        of_fit: dict[str, Any] = {"valid": valid, "model": model, "settings": settings}
+        of_fit["distribution"] = distribution
+        splitting = {"tokenizer": tokenizer, "split": split}
+        if valid is None or isinstance(valid, Corpus):
+            of_text: dict[str, Any] = {**splitting, **vocabulary}
+        else:  # it is split, whatever the corpus is
+            of_fit, of_text = {**of_fit, **splitting}, vocabulary
+        self._initialize(nlp, artifact, corpus, fit, of_fit, of_text)
         self._survey_examples(get_examples)
 
     def _fit(

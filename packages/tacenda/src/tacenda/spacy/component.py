@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,6 +17,7 @@ from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
 from tacenda import store
+from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, warn
 from tacenda.plugins import canonical, version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
@@ -110,24 +112,47 @@ class ModelComponent(Pipe):
             )
         return self._model
 
-    def _initialize(self, nlp: Any, artifact: Any, corpus: Any, fit: Callable[[], Any]) -> None:
-        """Load ``artifact``, or call ``fit`` if a corpus is given; with neither, keep the model."""
+    def _initialize(
+        self,
+        nlp: Any,
+        artifact: Any,
+        corpus: Any,
+        fit: Callable[[], Any],
+        of_fit: Mapping[str, Any],
+        of_text: Mapping[str, Any],
+    ) -> None:
+        """Load ``artifact``, or call ``fit`` if a corpus is given; with neither, keep the model.
+
+        ``of_fit`` and ``of_text`` are the arguments of ``initialize`` that have an effect only on a fit, and only on
+        raw text. Raises ConfigurationError if they were given in vain.
+        """
         if nlp is not None:
             self._nlp = weakref.ref(nlp)
         if artifact is not None and corpus is not None:
             raise ConfigurationError(
                 f"{self.name!r} was given both an artifact and a corpus: give one"
             )
-        if artifact is not None:
-            self._set_model(self._load_model(artifact))
-        elif corpus is not None:
-            self._set_model(fit())
-        elif self._model is None:
+        if artifact is None and corpus is None and self._model is None:
             raise ConfigurationError(
                 f"the component {self.name!r} needs a model: set artifact (a folder that "
                 f"`{self.command}` or save() wrote, or a name of `tacenda models`) or corpus (a file of raw text to "
                 f"fit one on), as initialize(artifact=...) or in [initialize.components.{self.name}]"
             )
+        idle, reason = dict[str, Any](), ""
+        if corpus is None:
+            idle, reason = {**of_fit, **of_text}, "without a corpus to fit a model to"
+        elif isinstance(corpus, Corpus):
+            idle, reason = {**of_text}, "on a tacenda.Corpus, whose text has been read"
+        parameters = inspect.signature(self.initialize).parameters
+        for name, value in idle.items():
+            if value not in (parameters[name].default, {}):
+                raise ConfigurationError(
+                    f"{self.name!r} was given {name} = {value!r:.60}, which has no effect {reason}: leave it out"
+                )
+        if artifact is not None:
+            self._set_model(self._load_model(artifact))
+        elif corpus is not None:
+            self._set_model(fit())
         self._meet_pipeline()
 
     def _set_model(self, model: Any) -> None:
