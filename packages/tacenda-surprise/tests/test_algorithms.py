@@ -15,6 +15,7 @@ from tacenda_surprise import (
     RBM,
     BayesianPMF,
     BiasOnly,
+    Blend,
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
@@ -156,6 +157,9 @@ def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
     assert only.rates == usual.rates._replace(item_factors=0.2)
     with pytest.raises(ConfigurationError, match="PMF: n_factors must be a whole number"):
         PMF(n_factors=2.5)
+    for cls in (PMF, Blend):
+        with pytest.raises(ConfigurationError, match=r"random_state must be .* at most 4294967295"):
+            cls(random_state=2**32)
     with pytest.raises(ConfigurationError, match="PMF has no option 'rated'"):
         PMF(rated=[("a", "b")])
     with pytest.raises(ConfigurationError, match="rated must be a SideInfo or an Iterable or None"):
@@ -176,6 +180,11 @@ def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
             PMF,
             {"lr_all": 0.1, "lr_bu": 0.2, "lr_bi": 0.3, "lr_pu": 0.2, "lr_qi": 0.3},
             "lr_all has no effect next to lr_bu, lr_bi, lr_pu and lr_qi",
+        ),
+        (
+            PMF,
+            {"biased": False, "reg_all": 9, "reg_pu": 0.1, "reg_qi": 0.1},
+            "reg_all has no effect next to reg_pu and reg_qi",
         ),
         (ConditionalPMF, {"solver": "als"}, "ConditionalPMF has no option 'solver'"),
         (BayesianPMF, {"lr_all": 0.1}, "BayesianPMF has no option 'lr_all'"),

@@ -32,6 +32,7 @@ from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import MAX_SEED
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import FitData
@@ -59,9 +60,10 @@ class BlendSettings(Settings):
     )
     random_state: int | np.random.RandomState | None = option(
         None,
-        """seed of the part held out, or NumPy `RandomState`; None: the seeds of the algorithms if all of them are
-        numbers, otherwise NumPy's global state""",
+        """seed of the part held out, or NumPy `RandomState`; None: a seed made of those of the algorithms, or NumPy's
+        global state if an algorithm draws random numbers and its seed is not a number""",
         at_least=0,
+        at_most=MAX_SEED,
     )
 
     def __post_init__(self) -> None:
@@ -213,11 +215,11 @@ class FoldedBlend(NamedTuple):
 class Blend(RatingAlgorithm):
     """A weighted average of any Surprise algorithms, with weights fitted to held-out ratings.
 
-    Fitting holds out a share of the ratings and fits every algorithm to the rest. With fewer than 20,000 ratings it
-    repeats this with other parts of the ratings, until 2,000 ratings or all of them have been held out: this takes up
-    to ten fits of each algorithm, or 1 / ``holdout``. Then it fits the weights to the held-out ratings, and every
-    algorithm once more to all ratings. With a single rating, all weights are equal. Unknown users and items get the
-    weighted average of the algorithms' predictions.
+    Fitting holds out a share of the ratings and fits every algorithm to the rest. If the share has fewer than 2,000
+    ratings, it repeats this with other parts of the ratings, until 2,000 ratings or all of them have been held out:
+    this takes about 1 / ``holdout`` fits of each algorithm at most, by default ten. Then it fits the weights to the
+    held-out ratings, and every algorithm once more to all ratings. With a single rating, all weights are equal. Unknown
+    users and items get the weighted average of the algorithms' predictions.
 
     Attributes
     ----------

@@ -54,7 +54,6 @@ from scipy.sparse import csr_array
 from tacenda import devices
 from tacenda.array_ops import DeviceCSR, append_column, library, to_device, to_numpy
 from tacenda.arrays import Array
-from tacenda.errors import ConfigurationError
 from tacenda.fitting import (
     BatchSource,
     BlockBatches,
@@ -102,7 +101,8 @@ _SIDE_PENALTY, _SIDE_RATE = 1.0, 1.4
 _EPOCHS = {"sgd": 20, "als": 15}
 _LAST_RATE_SHARE = 0.03  # of the learning rates, after all epochs
 _USER_PRIOR_COUNT = 20.0  # ratings of average noise that are added to those of every user
-_MAX_WEIGHT_RATIO = 3.0  # of the weight of a rating to the average one, and the other way around
+# of the weight of a user's ratings to that of a user with the usual errors, and the other way around
+_MAX_WEIGHT_RATIO = 3.0
 
 _PARTS = {
     "bu": "users' biases",
@@ -188,19 +188,12 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         """Learning rate and penalty of the conditioning factors, as far as they are given."""
         return None, None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for what in ("lr", "reg"):
-            names = [f"{what}_{part}" for part in _PARTS]
-            given = [getattr(self, name) for name in (f"{what}_all", *names)]
-            if None not in given:
-                listed = f"{', '.join(names[:-1])} and {names[-1]}"
-                raise ConfigurationError(
-                    f"{self.model()}: {what}_all has no effect next to {listed}; leave it out"
-                )
-
     def idle(self) -> Mapping[str, str]:
         found: dict[str, str] = {}
+        for what in ("lr", "reg"):
+            names = [f"{what}_{part}" for part in _PARTS if self.biased or part in ("pu", "qi")]
+            if all(getattr(self, name) is not None for name in names):
+                found[f"{what}_all"] = f"next to {', '.join(names[:-1])} and {names[-1]}"
         if not self.validation:
             found |= dict.fromkeys(("patience", "refit"), "without validation")
         if self.solver == "als":
@@ -587,6 +580,7 @@ class Rounds(_Descent):
                 shares = known.shares * rates.side
                 step = sparse_product(*known.by_item, found.sums, column_scale=shares)
                 many = sparse_product(*known.by_item, shares[:, None])
+                # an exponential of NumPy's and torch's arrays alike
                 w[known.items] = math.e ** (many * -penalties.side) * w[known.items] + step
             errors[part.users] = found.errors
             n += len(part.by_user.ids)

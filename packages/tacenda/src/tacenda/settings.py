@@ -137,7 +137,7 @@ class Option:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         if kind in (int, float):
             bounds = " and ".join(
-                f"{name.replace('_', ' ')} {bound:g}"
+                f"{name.replace('_', ' ')} {bound:.10g}"
                 for name in ("at_least", "above", "at_most", "below")
                 if (bound := getattr(self, name)) is not None
             )
