@@ -29,6 +29,14 @@ def test_points_at_the_ends_stay_within_the_words():
     np.testing.assert_array_equal(found, [[2, 2, 3, 3]])
 
 
+def test_words_of_weight_zero_are_never_drawn():
+    rng = np.random.default_rng(0)
+    weights = rng.random((512, 264)).astype(np.float32)
+    weights[:, :70] = weights[:, 164:] = 0
+    points = np.tile([0.0, 1e-300, 1 - 1e-7, np.nextafter(1, 0)], (512, 50))
+    assert np.take_along_axis(weights, draw(weights, points), axis=1).all()
+
+
 def test_words_drawn_from_the_prediction_have_its_probabilities(oracles):
     """Each context has its share of every word to within one draw, since points lie evenly."""
     p = oracles.machine()
