@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -386,6 +387,8 @@ def test_samples_repeat_with_their_seed_and_hold_no_unknown_word(model):
     assert all(model.sample(seed=i, k=1).words == ["a", "b"] for i in range(5))
     cold = [model.sample(seed=i, temperature=0.01).words for i in range(20)]
     assert cold == [["a", "b"]] * 20
+    half, same = (model.sample(seed=3, temperature=t) for t in (Fraction(1, 2), 0.5))
+    assert half == same
 
 
 def test_greedy_takes_the_best_word_at_every_step(model):
@@ -441,6 +444,8 @@ def test_generation_is_refused_where_only_unknown_words_are_possible():
         lambda m: m.sample(k="3"),
         lambda m: m.sample(max_words=True),
         lambda m: m.sample(temperature="1"),
+        lambda m: m.sample(temperature=Fraction(1, 10**400)),
+        lambda m: m.sample(temperature=10**400),
         lambda m: m.sample(seed=-1),
         lambda m: m.sample(seed="one"),
     ],

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
+from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, at_least
 from tacenda.artifact.folder import Artifact
 from tacenda.forks import cached_property
 from tacenda.vocabulary import pack_words, unpack_words
@@ -61,7 +61,7 @@ class PackedCounts(Part):
 
     text: UInt8[Array, "bytes"]
     offsets: Offsets[Array, "words bytes"]
-    counts: Int64[Array, "words"]
+    counts: Int64[Array, "words", at_least(1)]
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Self:

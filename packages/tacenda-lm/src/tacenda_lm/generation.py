@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -96,7 +97,8 @@ def sample(
         The temperature, k, max_words or seed is out of range, or every word that may be drawn has probability 0.
     """
     check_whole("max_words", max_words)
-    if not isinstance(temperature, Real) or not 0 < temperature < math.inf:
+    # from the smallest float to the largest: a fraction or an integer may be outside
+    if not isinstance(temperature, Real) or not math.ulp(0) <= temperature <= sys.float_info.max:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
         )
@@ -115,7 +117,7 @@ def sample(
         scores = log_probs.copy()
         if not unknown:
             scores[vocabulary.oov_ids] = -np.inf
-        word = _draw_word(scores, rng, temperature, k)
+        word = _draw_word(scores, rng, float(temperature), k)
         total += float(log_probs[word])
         if word == vocabulary.boundary_id:
             return Continuation(words, total, True)

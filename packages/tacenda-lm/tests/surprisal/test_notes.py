@@ -230,7 +230,8 @@ def test_what_is_kept_of_the_text_is_checked_when_a_model_is_loaded():
     assert len(kept) == 4
     for name in kept:
         without = {key: array for key, array in artifact.arrays.items() if key != name}
-        for change in ({}, {name: artifact.arrays[name][None]}):
+        changed = {name: artifact.arrays[name][None]}
+        for change in ({}, changed, *[{name: -artifact.arrays[name]}] * name.endswith("counts")):
             with pytest.raises(ArtifactError, match=re.escape(name)):
                 KneserNey.from_artifact(replace(artifact, arrays={**without, **change}))
     for about in ({}, {"one_in": 0}, {"one_in": "2"}, 3):
