@@ -38,8 +38,8 @@ from tacenda_surprise.gibbs import (
     ConditionalBayesianPMFSettings,
     Gibbs,
     Start,
+    choose_n_factors,
     choose_sweeps,
-    choose_width,
     find_device,
     random_start,
 )
@@ -108,12 +108,13 @@ class BayesianPMF(RatingAlgorithm):
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
-        width, known = choose_width(settings, ratings), self._join_identities(ratings, identities)
+        n_factors = choose_n_factors(settings, ratings)
+        known = self._join_identities(ratings, identities)
         unit = ratings.std
         standard = ratings.standardize(catalogue.mean, unit)
-        burn_in, n = choose_sweeps(settings, ratings, width)
-        device = find_device(settings, width, ratings, known)
-        start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
+        burn_in, n = choose_sweeps(settings, ratings, n_factors)
+        device = find_device(settings, n_factors, ratings, known)
+        start, left_out = random_start(seed, n_factors + 1, ratings, linked=known is not None), None
         weight, number = 1.0, 0
         with devices.out_of_memory(settings, MEMORY_ADVICE):
             if burn_in >= _MIN_BURN_IN and len(ratings) >= _MIN_RATINGS:
@@ -159,10 +160,10 @@ class BayesianPMF(RatingAlgorithm):
         start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
         unit = float(before.unit)
         standard = ratings.standardize(catalogue.mean, unit)
-        width = users.shape[1] - 1
-        burn_in, n = choose_sweeps(settings, ratings, width)
+        n_factors = users.shape[1] - 1
+        burn_in, n = choose_sweeps(settings, ratings, n_factors)
         lasting = burn_in // 4, n if epochs is None else epochs
-        device = find_device(settings, width, ratings, known)
+        device = find_device(settings, n_factors, ratings, known)
         n_chains = int(before.chains) + 1
         with devices.out_of_memory(settings, MEMORY_ADVICE):
             chain = Gibbs(

@@ -2,8 +2,8 @@
 
 Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where identities
 are given, their link; then bias and factors of every item; then the precision of the ratings
-(Salakhutdinov and Mnih 2008, section 3.3). The last column of every table here is the bias, and ratings are
-standardized: less their mean, over their standard deviation.
+(Salakhutdinov and Mnih 2008, section 3.3). Every table here has the width D + 1: its last
+column is the bias. Ratings are standardized: less their mean, over their standard deviation.
 
 A rating of user u has the precision alpha gamma_u, as users differ in how steadily they rate:
 
@@ -86,7 +86,7 @@ _BETA = 2.0
 _PRIOR_ROWS = 4.0  # m: how many rows the prior of their covariance counts as
 _PRIOR_VARIANCE = 0.15  # of a bias, and of the product of factors
 _TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
-_WIDTH_BY_SPARSITY, _WIDTH_BOUNDS = 5.0, (8, 32)
+_FACTORS_BY_SPARSITY, _FACTORS_BOUNDS = 5.0, (8, 32)
 _SAMPLES_BOUNDS, _RATINGS_VISITED = (80, 600), 1.5e7  # by all samples together
 _MAX_NUMBERS = 5e7  # in all samples together
 _MAX_BURN_IN = 150  # sweeps
@@ -136,8 +136,8 @@ class Gibbs(Trainer):
     """A Markov chain over the parameters, and the samples taken of it.
 
     ``ratings`` are standardized, and ``identities`` are N(u), None without conditioning. The chain begins at ``start``.
-    ``chain`` says how many came before it, as each has random numbers of its own. It has ``lasting`` sweeps of burn-in,
-    and samples.
+    ``chain`` says how many came before it, as each has random numbers of its own. ``lasting`` are the numbers of
+    sweeps of its burn-in and of its samples.
 
     Tables and ratings are on ``device``. Random numbers are drawn on the host wherever they go, so that a chain on a
     device is that on the CPU, up to rounding. Samples are taken to the host.
@@ -317,15 +317,15 @@ class Gibbs(Trainer):
 
 
 def find_device(
-    settings: BayesianPMFSettings, width: int, ratings: Ratings, known: Identities | None
+    settings: BayesianPMFSettings, n_factors: int, ratings: Ratings, known: Identities | None
 ) -> str:
     """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
     device = devices.resolve(settings, OPERATIONS)
-    rows = ratings.n_users + ratings.n_items
-    needed = 12 * rows * (width + 1) + 28 * len(ratings)
-    needed += bytes_needed(rows, len(ratings), width + 1)
+    rows, width = ratings.n_users + ratings.n_items, n_factors + 1
+    needed = 12 * rows * width + 28 * len(ratings)
+    needed += bytes_needed(rows, len(ratings), width)
     if known is not None:
-        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * (width + 1)
+        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * width
     if device != "cpu":
         devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     return device
@@ -440,23 +440,25 @@ def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau
     return float(proposed) if np.log(chance) < ratio else 1.0
 
 
-# -- how wide and how long --------------------------------------------------------------------------
+# -- how many factors and how long -------------------------------------------------------------------
 
 
-def choose_width(settings: BayesianPMFSettings, ratings: Ratings) -> int:
-    """Choose the width of the factors of a chain: larger if users and items have more ratings."""
+def choose_n_factors(settings: BayesianPMFSettings, ratings: Ratings) -> int:
+    """Choose the number of factors of a chain: larger if users and items have more ratings."""
     if settings.n_factors is not None:
         return settings.n_factors
     if not len(ratings):
-        return _WIDTH_BOUNDS[0]
-    return int(np.clip(round(_WIDTH_BY_SPARSITY / ratings.sparsity), *_WIDTH_BOUNDS))
+        return _FACTORS_BOUNDS[0]
+    return int(np.clip(round(_FACTORS_BY_SPARSITY / ratings.sparsity), *_FACTORS_BOUNDS))
 
 
-def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -> tuple[int, int]:
+def choose_sweeps(
+    settings: BayesianPMFSettings, ratings: Ratings, n_factors: int
+) -> tuple[int, int]:
     """Choose the number of sweeps before the first sample, and of samples."""
     n = settings.n_samples
     if n is None:
-        rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)
+        rows = max(ratings.n_users + ratings.n_items, 1) * (n_factors + 1)
         wanted = min(_RATINGS_VISITED / max(len(ratings), 1), _MAX_NUMBERS / rows)
         n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
     return min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in, n
