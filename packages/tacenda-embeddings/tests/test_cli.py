@@ -303,6 +303,12 @@ def test_what_cannot_be_compact_is_one_line(run, saved, tmp_path, arguments, mes
     assert message in run.refusal("compact", saved, "--output", tmp_path / "small", *arguments)
 
 
+def test_compact_refuses_options_of_a_text_without_one(run, saved, tmp_path):
+    status, _, err = run("compact", saved, "--output", tmp_path / "small", "--encoding", "foo")
+    assert status == 2
+    assert "--encoding has no effect without --text FILE" in " ".join(err.split())
+
+
 @pytest.fixture
 def synthetic(write_file):
     lines = [" ".join(sentence.words) for sentence in synthetic_text.generate(200, seed=1)]

@@ -1,5 +1,6 @@
 """``tacenda lm``: fit, score, perplexity, generate and mix, and what a mistake looks like."""
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -146,12 +147,18 @@ def test_what_a_sentence_begins_with_is_split_as_the_text_of_the_fit(printed, wr
     assert apart == attached
 
 
-def test_a_tokenizer_without_a_text_is_refused(run, saved, tmp_path):
-    for command in ("mix", "compact"):
-        status, _, err = run(command, saved, "-o", tmp_path / "out", "--tokenizer", "words")
-        assert status
-        assert "--tokenizer splits the text of" in err
-        assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *itertools.product(["mix", "compact"], ["--tokenizer", "--encoding", "--errors"]),
+        ("mix", "--marks"),
+    ],
+)
+def test_an_option_of_a_text_without_a_text_is_refused(run, saved, tmp_path, command, option):
+    status, _, err = run(command, saved, "-o", tmp_path / "out", option, "keep")
+    assert status == 2
+    assert f"{option} has no effect without" in " ".join(err.split())
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("option", ["--seed", "--temperature", "--k"])
@@ -252,7 +259,9 @@ def test_models_go_to_arpa_files_and_come_back(run, printed, refused, saved, val
         printed("from-arpa", tmp_path / name, "--output", tmp_path / f"{name}.model")
         again = tacenda.load(tmp_path / f"{name}.model")
         assert again.perplexity(valid) == pytest.approx(tacenda.load(saved).perplexity(valid), 1e-5)
-    assert printed("to-arpa", saved, "-") == (tmp_path / "m.arpa").read_text(encoding="utf8")
+    status, out, err = run("to-arpa", saved, "-")
+    assert (status, out) == (0, (tmp_path / "m.arpa").read_text(encoding="utf8"))
+    assert err == "n-grams of 1 to 3 words on standard output\n"
     assert not Path("-").exists()
     err = refused("from-arpa", valid, "--output", tmp_path / "none")
     assert err.count("\n") == 1

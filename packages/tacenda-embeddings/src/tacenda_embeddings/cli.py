@@ -227,6 +227,7 @@ def apply(
 
 @app.command()
 def compact(
+    context: typer.Context,
     folder: common.Folder,
     output: common.Output,
     precision: common.Precision = None,
@@ -244,6 +245,8 @@ def compact(
     """
     from tacenda_embeddings.text_vectors import compare
 
+    if text is None:
+        common.refuse_idle(context, "without --text FILE", "--tokenizer", "--encoding", "--errors")
     embedder = _load(folder)
     common.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")

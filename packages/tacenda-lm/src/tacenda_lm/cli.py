@@ -152,6 +152,7 @@ def surprisal(
 
 @app.command()
 def compact(
+    context: typer.Context,
     folder: common.Folder,
     output: common.Output,
     bits: int | None = Option(None, help="Bits per log-probability (kneser_ney). Default: 8."),
@@ -174,8 +175,8 @@ def compact(
     """
     from tacenda_lm import KneserNey
 
-    if text is None and tokenizer is not None:
-        raise ConfigurationError("--tokenizer splits the text of --text FILE: leave it out")
+    if text is None:
+        common.refuse_idle(context, "without --text FILE", "--tokenizer", "--encoding", "--errors")
     model = _load(folder)
     if isinstance(model, KneserNey):
         without_effect = {"precision": precision is not None}
@@ -439,6 +440,7 @@ def generate(
 
 @app.command()
 def mix(
+    context: typer.Context,
     folders: Annotated[
         list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
@@ -461,8 +463,9 @@ def mix(
 
     if adaptive and valid is None:
         raise typer.BadParameter("--adaptive needs --valid FILE to fit the weights to")
-    if valid is None and tokenizer is not None:
-        raise typer.BadParameter("--tokenizer splits the text of --valid FILE: leave it out")
+    if valid is None:
+        of_text = "--tokenizer", "--marks", "--encoding", "--errors"
+        common.refuse_idle(context, "without --valid FILE", *of_text)
     if valid is not None and weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
     try:
@@ -550,7 +553,8 @@ def to_arpa(
             f"{folder} holds a model {model.name!r}: ARPA files are of kneser_ney"
         )
     model.to_arpa(sys.stdout.buffer if to_standard_output else file)
-    typer.echo(f"n-grams of 1 to {model.order} words in {file}", err=True)
+    place = "on standard output" if to_standard_output else f"in {file}"
+    typer.echo(f"n-grams of 1 to {model.order} words {place}", err=True)
 
 
 @app.command()

@@ -221,9 +221,9 @@ def recommend(
     if not user and not rate:
         raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
     if not user:
-        refuse_idle(context, "without --user", "--seen")
+        common.refuse_idle(context, "without --user", "--seen")
     if seen is None:
-        refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
+        common.refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
     model = load(folder)
     if not isinstance(model, RatingAlgorithm):
         raise ConfigurationError(
@@ -310,14 +310,6 @@ def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
 
 
 # -- files and options -------------------------------------------------------------------------------
-
-
-def refuse_idle(context: typer.Context, why: str, *options: str) -> None:
-    """Raise BadParameter for an option of the command line that has no effect, and say ``why``."""
-    for one in context.command.params:
-        source = context.get_parameter_source(one.name or "")
-        if one.opts[0] in options and source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{one.opts[0]} has no effect {why}; leave it out")
 
 
 def read(

@@ -328,6 +328,14 @@ def check_file(file: Path, force: bool) -> None:
         )
 
 
+def refuse_idle(context: typer.Context, why: str, *options: str) -> None:
+    """Raise BadParameter for an option of the command line that has no effect, and say ``why``."""
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        if one.opts[0] in options and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{one.opts[0]} has no effect {why}; leave it out")
+
+
 def check_output(folder: Path, force: bool = False) -> None:
     """Find out before the work what would make saving a model in ``folder`` fail after it.
 
