@@ -146,7 +146,8 @@ def _format_line(log_prob10: float, words: bytes, backoffs10: list[float]) -> by
 def _write_number(value, out, at):
     """Write a number as ``"%.8g" % value`` to ``out`` from ``at`` on; return where it ends.
 
-    Return -1 for numbers that would have an exponent, and for those half-way between two of 8 digits.
+    Return -1 for numbers that are not 0 and not from 1e-4 to below 1e7, as most of these have an exponent, and for those
+    half-way between two of 8 digits.
     """
     if math.copysign(1.0, value) < 0:
         out[at] = 45
@@ -223,7 +224,7 @@ def _write_lines(data, shape, n, begin, text, cuts, boundary, out):
                 w = start
             if (
                 (n == 1 and w == boundary)
-                or w > start
+                or w > start  # no type, in a damaged table, which Python refuses
                 or at + cuts[w + 1] - cuts[w] + _NUMBERS_ROOM > len(out)
             ):
                 return place, size
