@@ -3,6 +3,7 @@
 import bz2
 import dataclasses
 import gzip
+import io
 import itertools
 import math
 from decimal import Decimal
@@ -302,6 +303,23 @@ def test_numbers_are_written_as_python_writes_them(numbers):
             else:
                 assert out[7:end].tobytes().decode() == expected
             assert not out[:7].any()
+
+
+def test_a_damaged_table_that_was_not_checked_is_not_written(monkeypatch):
+    model = KneserNey(order=2).fit([["a", "b", "c"], ["b", "d", "a"]])
+    artifact, n_damaged = model.to_artifact(), 0
+    monkeypatch.setattr(type(model.table), "check_saved", lambda *_: None)  # as if it were large
+    for bit in range(artifact.arrays["ngrams.data"].nbytes * 8):
+        data = artifact.arrays["ngrams.data"].copy()
+        data.view(np.uint8)[bit // 8] ^= 1 << bit % 8
+        damaged = KneserNey.from_artifact(
+            dataclasses.replace(artifact, arrays={**artifact.arrays, "ngrams.data": data})
+        )
+        if damaged.table.words_of(2).max() >= len(model.vocabulary):
+            n_damaged += 1
+            with pytest.raises(ArtifactError, match="no type: it is damaged"):
+                damaged.to_arpa(io.BytesIO())
+    assert n_damaged
 
 
 def lines_of(model):

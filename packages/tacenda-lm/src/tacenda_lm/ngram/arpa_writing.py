@@ -20,7 +20,7 @@ import numpy as np
 
 from tacenda import store
 from tacenda.corpus.lines import START
-from tacenda.errors import DataError
+from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import LANES, copy_bytes
 from tacenda.progress import Progress, track
@@ -121,9 +121,11 @@ def _format_ngram(
     place: int,
     start_log_prob: float,
 ) -> bytes:
-    """Return the line of one n-gram; for the type that is ``<s>`` and ``</s>``, both lines."""
+    """Return the line of one n-gram; for the type that is ``<s>`` and ``</s>``, both lines. Raises ArtifactError."""
     text, cuts = spelled
     ids, numbers = table.words_of(n, place, place + 1)[0], table.unpack(n, place, place + 1)
+    if ids.max() >= table.n_types:  # a large table is not checked when it is loaded
+        raise ArtifactError(f"the n-gram {ids.tolist()} has a word that is no type: it is damaged")
     ids[:-1][ids[:-1] == boundary] = table.n_types
     words = b" ".join(text[cuts[w] : cuts[w + 1]].tobytes() for w in ids)
     value = float(numbers.log_prob[0] * _LOG10_E)
@@ -146,7 +148,7 @@ def _format_line(log_prob10: float, words: bytes, backoffs10: list[float]) -> by
 def _write_number(value, out, at):
     """Write a number as ``"%.8g" % value`` to ``out`` from ``at`` on; return where it ends.
 
-    Return -1 for numbers that are not 0 and not from 1e-4 to below 1e7, as most of these have an exponent, and for those
+    Return -1 for numbers below 1e-4, except 0, and from 1e7 on, as most of these have an exponent, and for those
     half-way between two of 8 digits.
     """
     if math.copysign(1.0, value) < 0:
@@ -201,8 +203,8 @@ def _copy(text, begin, end, out, at):
 def _write_lines(data, shape, n, begin, text, cuts, boundary, out):
     """Write lines of n-grams from place ``begin`` on into ``out``; return the next place and the bytes written.
 
-    Stop at a line for which there is no room, at that of ``<s>`` and ``</s>``, and at numbers that `_write_number`
-    leaves.
+    Stop at a line for which there is no room, at that of ``<s>`` and ``</s>``, at numbers that `_write_number` leaves,
+    and at a word that is no type, in a damaged table.
     """
     start, at, before, place = len(cuts) - 2, 0, 0, begin
     contexts, ends = np.empty((2, n - 1), np.int64)
@@ -220,13 +222,11 @@ def _write_lines(data, shape, n, begin, text, cuts, boundary, out):
         before, at = at, _copy(out, before, before + begun[first], out, at)
         for k in range(first, n):
             w = word_of(data, shape, k, contexts[k] if k < n - 1 else place)
+            if w >= start or (n == 1 and w == boundary):
+                return place, size
             if k < n - 1 and w == boundary:
                 w = start
-            if (
-                (n == 1 and w == boundary)
-                or w > start  # no type, in a damaged table, which Python refuses
-                or at + cuts[w + 1] - cuts[w] + _NUMBERS_ROOM > len(out)
-            ):
+            if at + cuts[w + 1] - cuts[w] + _NUMBERS_ROOM > len(out):
                 return place, size
             begun[k] = at - before
             out[at] = 32 if k else 9

@@ -298,7 +298,7 @@ class KneserNey(LanguageModel):
         """Write the model as an ARPA file, gzipped if the name ends in .gz, or to an open binary file.
 
         Raises DataError if the format cannot hold a word, the name asks for another compression, or the path cannot be
-        written.
+        written, and ArtifactError if a saved table is damaged.
         """
         from tacenda_lm.ngram.arpa_writing import write_arpa
 
