@@ -92,18 +92,27 @@ def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-3)
 
 
-@pytest.mark.parametrize("allowed", ["highest", "high"])
-def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allowed):
+@pytest.mark.parametrize(
+    ("allow", "expected"),
+    [
+        (lambda: torch.set_float32_matmul_precision("highest"), "ieee"),
+        (lambda: torch.set_float32_matmul_precision("high"), "tf32"),
+        (lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"), "tf32"),
+    ],
+)
+def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allow, expected):
     from tacenda_embeddings.varembed.training import full_precision
 
-    flags, before = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision(allowed)
+    flags, before = torch.backends.cudnn, torch.backends.cudnn.rnn.fp32_precision
+    allow()
     try:
         with full_precision("cuda:1"):
-            assert flags.allow_tf32 == (allowed == "high")
+            assert flags.rnn.fp32_precision == expected
             assert flags.enabled
-        assert flags.allow_tf32 == before
+            assert flags.deterministic
+        assert flags.rnn.fp32_precision == before
     finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
         torch.set_float32_matmul_precision("highest")
 
 

@@ -95,6 +95,16 @@ def in_c_order(array: Array, dtype: Any = None) -> Array:
     return array.to(dtype or array.dtype).contiguous()
 
 
+def allows_tf32() -> bool:
+    """Tell whether torch may round factors of float32 products to TF32 on CUDA, by either of its two switches."""
+    import torch
+
+    try:
+        return bool(torch.get_float32_matmul_precision() != "highest")
+    except RuntimeError:  # the user set fp32_precision
+        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
 def library(array: Array) -> Any:
     """Return the module whose functions take the array: numpy or torch.
 

@@ -342,6 +342,11 @@ def test_integers_are_brought_into_c_order(library):
     del dispatch.OPERATIONS["pick"]
 
 
+def test_a_backend_says_what_it_offers_before_an_operation_was_called():
+    asked = "from tacenda.kernels.backends import cpu; print(cpu.offers('context_sum'), cpu.offers('op'))"
+    assert output_of("-c", asked).split() == ["True", "False"]
+
+
 def test_an_operation_nobody_offers_is_an_error_that_names_it():
     with pytest.raises(KernelError, match="'knitting' on cpu"):
         kernels.resolve("knitting")

@@ -125,6 +125,25 @@ def test_what_cannot_happen_is_minus_infinity_and_no_number_is_lost():
         assert np.isfinite(array).all()
 
 
+@pytest.mark.parametrize("o", [1e-40, [[1e-40, 3e-40]]])
+def test_subnormal_probabilities_are_no_infinities(o):
+    A, _, s, observed = problem((4,), 2, dtype=np.float32)
+    o = np.full((6, 2), o, np.float32)
+    found = hmm_block(A, o, s, observed)
+    expected = hmm_block(*(table.astype(np.float64) for table in (A, o, s)), observed)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
+    np.testing.assert_allclose(found.states, expected.states, rtol=1e-3)
+    counts = hmm_block_backward(A, o, s, observed, found)
+    np.testing.assert_allclose(counts.posteriors.sum(axis=1), 1, rtol=1e-3)
+    x = np.full((1, 2, 1), np.sqrt(0.5), np.float32)  # all probabilities of states are 1/2
+    model = FeatureModel(x, x, o, np.full((1, 2), 0.5, np.float32))
+    classed = Classed(np.zeros(4, np.int64), observed.words, observed.offsets)
+    found = hmm_features(model, classed)
+    np.testing.assert_allclose(found.log_probs, np.log(o[0].mean(dtype=np.float64)), rtol=1e-5)
+    counts = hmm_features_backward(model, classed, found)
+    np.testing.assert_allclose(counts.starts.sum(), 1, rtol=1e-3)
+
+
 def test_nan_is_seen_in_the_scores():
     A, o, s, observed = problem((5,), dtype=np.float32)
     A[observed.pairs[2], 0, 0] = np.nan

@@ -264,9 +264,16 @@ def test_steps_of_adam(compiled, n):
     assert_all_compiled(compiled, "_step_numbers")
 
 
-def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):
+@pytest.mark.parametrize(
+    "allow",
+    [
+        lambda: torch.set_float32_matmul_precision("high"),
+        lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    ],
+)
+def test_products_run_on_tensor_cores_where_torch_allows_it(compiled, allow):
     """Those of float32; float64 stays as it is."""
-    torch.set_float32_matmul_precision("high")
+    allow()
     try:
         for dtype, rounded in ((torch.float32, True), (torch.float64, False)):
             rows, bias = torch.ones(70, 40, dtype=dtype), torch.ones(70, dtype=dtype)
@@ -281,4 +288,5 @@ def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):
             assert all((".tf32" in k.asm["ptx"]) == rounded for k in of_products)
             compiled.clear()
     finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
         torch.set_float32_matmul_precision("highest")

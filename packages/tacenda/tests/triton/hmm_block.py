@@ -62,6 +62,12 @@ def test_a_block_that_leads_nowhere_has_no_counts_whatever_is_in_it(device):
     assert not back.blocks[3].any()
 
 
+def test_subnormal_probabilities_are_no_infinities(device):
+    A, o, s, observed = problem((4,), 2)
+    o[:] = 1e-40, 3e-40
+    assert_agree(device, (A, o, s, observed), 1e-3)
+
+
 def test_a_sequence_among_longer_and_shorter_ones_is_as_alone(device):
     """What stands beside a sequence, or would be padding, takes no part in it."""
     A, o, s, observed = problem((2, 11, 0, 5), 6)

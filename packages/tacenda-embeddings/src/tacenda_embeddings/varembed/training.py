@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from tacenda import devices, fitting
+from tacenda.array_ops import allows_tf32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages, lay_out
 from tacenda.fitting import (
@@ -169,16 +170,23 @@ def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> 
 
 @contextmanager
 def full_precision(device: str) -> Iterator[None]:
-    """Disable TF32 in cuDNN unless ``torch.set_float32_matmul_precision`` allows it.
-
-    That setting applies to matrix products of torch, but not to those within cuDNN's LSTM, which use TF32 by default.
-    """
+    """Make cuDNN deterministic, and disable TF32 in its LSTM, which uses it by default, unless torch's products may."""
     if not device.startswith("cuda"):
         yield
         return
-    allow_tf32 = torch.get_float32_matmul_precision() != "highest"
-    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=allow_tf32):
+    cudnn, allowed = torch.backends.cudnn, allows_tf32()
+    tf32: tuple[Any, str, Any] = cudnn, "allow_tf32", allowed
+    if hasattr(cudnn, "rnn"):  # torch 2.9 or newer
+        tf32 = cudnn.rnn, "fp32_precision", "tf32" if allowed else "ieee"
+    chosen = (cudnn, "enabled", True), (cudnn, "deterministic", True), tf32
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in chosen]
+    try:
+        for switch in chosen:
+            setattr(*switch)
         yield
+    finally:
+        for switch in before:
+            setattr(*switch)
 
 
 def _measure_bound(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.errors import PluginUnavailableError
-from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, Operation
+from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, Operation, define_operations
 
 
 class ModuleBackend:
@@ -28,6 +28,8 @@ class ModuleBackend:
 
     def offers(self, operation: str) -> bool:
         """Tell whether this backend has a function of this name, without importing its file, which may need torch."""
+        if operation not in OPERATIONS:
+            define_operations()
         public = OPERATIONS.get(operation)
         if public is None or self.file == "reference":
             return public is not None
@@ -35,7 +37,7 @@ class ModuleBackend:
 
     def __getattr__(self, operation: str) -> Operation:
         """Return the function of an operation. Raises AttributeError if this backend has none."""
-        if not self.offers(operation):
+        if operation.startswith("_") or not self.offers(operation):
             raise AttributeError(operation)
         public: Any = OPERATIONS[operation]
         if self.file == "reference":

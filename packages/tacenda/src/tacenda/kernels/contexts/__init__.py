@@ -1,8 +1,8 @@
 """Operations of log-bilinear models on contexts: predicted vectors, and gradients of the words and weights of contexts.
 
-Fast backends serve float32; float64 runs on the reference alone. On a CUDA device floating arrays and results are torch
-tensors there; the text is on the host. Operations are re-entrant and release the GIL, and no result depends on a number
-of threads.
+On the CPU, only float32 is compiled, and float64 runs on the reference; a CUDA device serves both. Floating arrays and
+results are torch tensors there; the text is on the host. Operations are re-entrant and release the GIL, and no result
+depends on a number of threads.
 """
 
 from typing import Any, NamedTuple

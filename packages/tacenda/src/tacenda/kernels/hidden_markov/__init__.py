@@ -257,8 +257,8 @@ def block_softmax(
         A_u[j, i] = w_u[i] softmax_j (x_{c,i} . y_{c',j} + b_{c',j})    with weights (two levels: class, then state)
         A_u[j, i] = exp(x_{c,i} . y_{c',j} + b_{c',j} - l_{c,i})         with norms l (one softmax over all states)
 
-    float32 exponentials have a relative error of 2e-6, and at least the value 1e-38. ``threads`` share the pairs, and
-    change no result.
+    On the CPU, float32 exponentials have a relative error of 2e-6, and at least the value 1e-38. ``threads`` share the
+    pairs, and change no result.
     """
     x, y, b = (array.astype(np.float64) for array in vectors)
     A = np.empty((len(sources), x.shape[1], x.shape[1]))
@@ -325,7 +325,7 @@ def class_softmax(
         o_w[j] = exp(y_w . x_{c,j} + b_w) / sum_{w' in c} exp(y_{w'} . x_{c,j} + b_{w'})
 
     Words are sorted by class, so that each class is a product of two small matrices: k V d multiplications in all with
-    k states per class, instead of Z V d. A class may be empty.
+    k states per class, instead of Z V d. A class may be empty. Exponentials are those of `block_softmax`.
     """
     o = np.empty((len(words), states.shape[1]))
     for c, x in enumerate(states.astype(np.float64)):

@@ -19,9 +19,7 @@ from tacenda.kernels.hidden_markov import (
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.threads import in_parts
 
-# -- column softmax ---------------------------------------------------------------------------------
-#
-# The softmax of the columns of a small matrix on the CPU, while it is in cache.
+# -- the softmax of the columns of a small matrix, while it is in cache -----------------------------
 #
 # numba's own exp is a call for each number unless Intel's SVML is installed; this exp compiles to vector instructions:
 # exp(x) = 2^n 2^f with n the nearest integer to x / log 2. 2^f is a polynomial (Cephes' exp2f, of degree 6), and n is
@@ -99,9 +97,7 @@ def exponentials(block, bits, powers, shift):
             row[i] += power[i] << 23
 
 
-# -- hmm block --------------------------------------------------------------------------------------
-#
-# Forward-backward on the CPU: rows in registers, counts summed pair by pair.
+# -- forward-backward: rows in registers, counts summed pair by pair --------------------------------
 #
 # A pass reads a block once for every token. The counts are computed afterwards, from the messages of the backward pass,
 # with the tokens sorted by pair: a block of counts is then in cache while it is summed, and threads work on different
@@ -137,11 +133,12 @@ def _filter(model, observed, a, c, begin, end):
                         reached += row[i] * before[i]
                     now[j] = reached * emitted[j]
                     total += now[j]
-            # After a token of probability zero, all states are zero.
+            # After a token of probability zero, all states are zero. Nothing is multiplied by 1 / c_t, which
+            # overflows if c_t is subnormal.
             c[t] = total
-            scale = a.dtype.type(1) / total if total != zero else zero
-            for j in range(k):
-                now[j] *= scale
+            if total != zero:
+                for j in range(k):
+                    now[j] /= total
 
 
 @njit(fastmath=_FAST)
@@ -155,10 +152,10 @@ def _messages(A, o, observed, found, v, posteriors, begin, end):
         b[:] = 1
         for t in range(offsets[n + 1] - 1, offsets[n] - 1, -1):
             emitted, message, now, posterior = o[words[t]], v[t], a[t], posteriors[t]
-            scale = a.dtype.type(1) / c[t] if c[t] != zero else zero
+            total = c[t] if c[t] != zero else a.dtype.type(np.inf)
             for j in range(k):
                 posterior[j] = now[j] * b[j]
-                message[j] = emitted[j] * b[j] * scale
+                message[j] = emitted[j] * b[j] / total
             # b_{t-1} = A_u^T v_t, as a sum of rows, which are contiguous in memory.
             if t > offsets[n]:
                 block = A[pairs[t]]
@@ -229,9 +226,7 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     return Counts(counts, emitted, started, posteriors)
 
 
-# -- hmm features -----------------------------------------------------------------------------------
-#
-# Forward-backward over features on the CPU: all sequences at once, one product for those in the same class.
+# -- forward-backward over features: all sequences at once, one product for those in a class --------
 
 
 _Group = tuple[int, NDArray[np.int64]]
@@ -253,7 +248,7 @@ def hmm_features(model, observed):
                 a[tokens[own]] = messages[own] @ model.reached[group].T
         now = a[tokens] * model.emissions[observed.words[tokens]]
         c[tokens] = total = now.sum(axis=1)
-        a[tokens] = now * np.where(total == 0, 0, 1 / np.where(total == 0, 1, total))[:, None]
+        a[tokens] = now / np.where(total == 0, 1, total)[:, None]
     with np.errstate(divide="ignore"):
         return Forward(np.log(c, dtype=np.float64), a)
 
@@ -262,12 +257,12 @@ def hmm_features_backward(model, observed, found):
     classes, words, offsets = observed
     a, dtype = found.states, model.left.dtype
     c = np.exp(found.log_probs).astype(dtype)
-    scale = np.where(c == 0, 0, 1 / np.where(c == 0, 1, c))[:, None]
+    c = np.where(c == 0, np.inf, c).astype(dtype)[:, None]
     b, v = np.ones_like(a), np.zeros_like(a)
     w = np.zeros((len(a), model.left.shape[2]), dtype)
     steps = list(_iterate_steps(offsets))
     for t, tokens in reversed(steps):
-        v[tokens] = model.emissions[words[tokens]] * b[tokens] * scale[tokens]
+        v[tokens] = model.emissions[words[tokens]] * b[tokens] / c[tokens]
         if t == 0:
             continue
         for group, own in _group_by_class(classes[tokens]):
@@ -308,9 +303,7 @@ def _group_by_class(classes: _Array) -> Iterator[_Group]:
         yield group, order[begin:end]
 
 
-# -- block softmax ----------------------------------------------------------------------------------
-#
-# Blocks of transitions on the CPU: the scores of a few pairs by BLAS, then their softmax while they are in cache.
+# -- blocks of transitions: scores of a few pairs by BLAS, then their softmax, in cache -------------
 
 
 _SCORES_AT_ONCE = 1 << 16  # 256 KB in float32
@@ -445,9 +438,7 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     return VectorGradients(dx, dy, db, departures)
 
 
-# -- class softmax ----------------------------------------------------------------------------------
-#
-# The softmax by class on the CPU: products by BLAS, the rest while a class is in cache.
+# -- the softmax by class: products by BLAS, the rest while a class is in cache ---------------------
 
 
 @njit(fastmath=_FAST)
@@ -509,9 +500,7 @@ def class_softmax_backward(words, bias, states, offsets, found, counts):
     return WordGradients(dy, db, dx)
 
 
-# -- streaming logsumexp ----------------------------------------------------------------------------
-#
-# The streaming log-sum-exp on the CPU: products of tiles by BLAS, the rest while they are in cache.
+# -- the streaming log-sum-exp: products of tiles by BLAS, the rest in cache ------------------------
 
 
 _ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32

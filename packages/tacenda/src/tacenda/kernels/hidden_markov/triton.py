@@ -1,4 +1,8 @@
-"""The operations of hidden Markov models on a GPU, in Triton."""
+"""The operations of hidden Markov models on a GPU, in Triton.
+
+Tensors are torch's, float32 or float64; ids and offsets are arrays on the host. float32 products are not rounded to
+TF32 unless torch allows it. NaN propagates, and every kernel works under Triton's interpreter.
+"""
 
 from typing import Any, NamedTuple
 
@@ -19,9 +23,7 @@ from tacenda.kernels.hidden_markov import (
 )
 from tacenda.kernels.machinery.gpu import group_rows, precision, product, sum_rows, tile
 
-# -- segment softmax --------------------------------------------------------------------------------
-#
-# Softmaxes over short runs of rows on a GPU: over the states of a class, over the words of a class.
+# -- softmaxes over short runs of rows: the states of a class, or its words --------------------------
 #
 # A segment is a run of rows y, and the k vectors x of one class; two segments have the same rows or none in common. For
 # every x_i of its class
@@ -30,8 +32,7 @@ from tacenda.kernels.machinery.gpu import group_rows, precision, product, sum_ro
 #     p_j[i] = exp(y_j . x_i + b_j - l_i)                                                      with norms l,
 #
 # and with counts N and D = N - p (n / w), n[i] = sum_j N_j[i] (D = N with norms): dx_i += sum_j D_j[i] y_j, dy_j +=
-# sum_i D_j[i] x_i, db_j += sum_i D_j[i]. One program makes every sum, without atomics. Imports torch and triton.
-# Tensors lie on one device, floats in one dtype and C order.
+# sum_i D_j[i] x_i, db_j += sum_i D_j[i]. One program makes every sum, without atomics.
 
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
@@ -239,17 +240,12 @@ def segment_softmax_backward(
     return dx, dy, db
 
 
-# -- hmm block --------------------------------------------------------------------------------------
-#
-# Forward-backward on a GPU: one program for each sequence, with the state in registers.
+# -- forward-backward: one program for each sequence, with the state in registers --------------------
 #
 # A program walks through its sequence and reads the block of each token once, in tiles of whole rows; what belongs to
 # no token is never looked at, so nothing is padded. Sequences are not split: parallelism is over them. Expected counts
 # are made afterwards, one program for each pair and tile of its block, token by token in the order of the text: no
-# atomics, so one run is like another.
-#
-# Tensors are torch's, float32 or float64; ids are arrays on the host. Sums and products have the precision of the
-# tensors (no tensor core, no TF32). NaN propagates. Works under Triton's interpreter.
+# atomics, so one run is like another. No product uses a tensor core or TF32.
 
 
 _TILE_BYTES = 1 << 16  # of a block: as many as the registers of eight warps hold
@@ -311,8 +307,9 @@ def _filter(
         state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
         # Scale to a sum of one; after a token of probability zero the state is zero.
         total = tl.sum(state, 0)
-        possible = total != 0
-        state *= tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
+        state = state / tl.where(
+            total != 0, total, 1.0
+        )  # 1 / total would overflow if total is subnormal
         tl.store(a + t * k + i, state, inside)
         tl.store(c + t, total)
 
@@ -332,10 +329,8 @@ def _messages(
     for back in range(end - begin):
         t = end - 1 - back
         total = tl.load(c + t)
-        possible = total != 0
-        scale = tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
         emitted = tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
-        message = emitted * b * scale
+        message = emitted * b / tl.where(total != 0, total, float("inf"))
         tl.store(posteriors + t * k + i, tl.load(a + t * k + i, inside, 0.0) * b, inside)
         tl.store(v + t * k + i, message, inside)
         # Send the message to the token before, if this is not the first of its sequence.
@@ -416,12 +411,7 @@ def _choose_tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
     return {"TILES": K // rows, "ROWS": rows, "K": K, "num_warps": warps}
 
 
-# -- block softmax ----------------------------------------------------------------------------------
-#
-# Blocks of transitions on a GPU: a pair is a segment of `segment_softmax`, made of the states it reaches.
-#
-# Vectors are not gathered but read in place. Tensors are torch's; sources and targets are arrays on the host.
-# float32 is not rounded to TF32 unless torch allows it. NaN propagates. Works under Triton's interpreter.
+# -- blocks of transitions: a pair is a segment, made of the states it reaches; nothing is gathered -
 
 
 def block_softmax(vectors, sources, targets, weights, norms, threads):
@@ -453,12 +443,7 @@ def _segment_pairs(sources: Any, targets: Any, k: int) -> Segments:
     return Segments(sources, targets * k, np.full(pairs, k, np.int64), np.arange(pairs) * k)
 
 
-# -- class softmax ----------------------------------------------------------------------------------
-#
-# The softmax by class on a GPU: a class is a segment of `segment_softmax`, made of its words.
-#
-# Tensors are torch's; the offsets are an array on the host. float32 is not rounded to TF32 unless torch allows it. NaN
-# propagates. Works under Triton's interpreter.
+# -- the softmax by class: a class is a segment, made of its words -----------------------------------
 
 
 def class_softmax(words, bias, states, offsets):
@@ -482,15 +467,10 @@ def _segment_classes(offsets: Any) -> Segments:
     return Segments(used, offsets[used], np.diff(offsets)[used], offsets[used])
 
 
-# -- streaming logsumexp ----------------------------------------------------------------------------
-#
-# The streaming log-sum-exp on a GPU: one program for each tile of rows, which goes through the columns tile by tile.
+# -- the streaming log-sum-exp: one program for each tile of rows, over the columns tile by tile ------
 #
 # Scores are in registers only. The backward pass computes them twice, for the gradient with respect to the rows and for
 # the one with respect to the columns, so that every sum is made by one program, without atomics, and results repeat.
-#
-# Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32
-# unless torch allows it. NaN propagates. Works under Triton's interpreter.
 
 
 _ROWS, _COLUMNS = 64, 64  # of a tile of scores

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.array_ops import to_tensors
+from tacenda.array_ops import allows_tf32, to_tensors
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles of `sum_rows`
@@ -24,13 +24,11 @@ def tile(size: Any, most: int) -> int:
 
 
 def precision(factors: torch.Tensor) -> str:
-    """Return the PRECISION of products: "tf32" for float32 if torch's own switch allows it, else "ieee".
+    """Return the PRECISION of products: "tf32" for float32 if `allows_tf32`, else "ieee".
 
-    The switch is `torch.set_float32_matmul_precision`: with "high" factors are rounded to three digits, and sums are
-    float32.
+    With "tf32" factors are rounded to three digits, and sums are float32.
     """
-    allowed = torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if allowed and factors.dtype == torch.float32 else "ieee"
+    return "tf32" if factors.dtype == torch.float32 and allows_tf32() else "ieee"
 
 
 @triton.jit
