@@ -31,6 +31,7 @@ class TreeSettings(Settings):
     start: Literal["random", "classes"] = option("classes", "what fitting begins with")
     kappa: float | None = option(None, "pseudo-counts", at_least=0)
     name: str = option("tree", "what it is called")
+    seed: int = option(0, "seed of all random numbers", at_least=0, at_most=2**63 - 1)
     advanced: TreeAdvanced = group(TreeAdvanced)
 
 
@@ -43,7 +44,8 @@ REFUSED = {
     "start": (["other", None, 1], "one of random, classes"),
     "kappa": ([-1, math.inf, 10**400, "1", True], "a number (at least 0) or None"),
     "name": ([1, None], "text"),
-    "advanced": ([1, None], "a TreeAdvanced"),
+    "advanced": ([1, None], "a dictionary of options"),
+    "seed": ([-1, 2**63], f"a whole number (at least 0 and at most {2**63 - 1})"),
 }
 
 

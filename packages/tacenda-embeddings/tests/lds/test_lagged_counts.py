@@ -75,6 +75,13 @@ def test_counts_are_those_of_a_ring_whatever_the_pieces(stream, n_lags, pieces):
         assert entries(counts, k) == circular(ids, k)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_empty_stream_has_matrices_of_zeros(threads):
+    found = counting.count_stream([], 5, 2, memory_budget=1 << 20, threads=threads)
+    assert [(len(lag.indptr), len(lag.data)) for lag in found.lags] == [(6, 0)] * 2
+    assert not found.unigram.any()
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(counting, "_MIN_BLOCK_IDS", 100)

@@ -128,6 +128,8 @@ class Option:
         """Return the allowed types and bounds in words, for error messages."""
         kind = self.kind if kind is None else kind
         origin = get_origin(kind)
+        if self.group is not None:
+            return "a dictionary of options"
         if origin in (Union, types.UnionType):
             return " or ".join(map(self.describe_allowed, get_args(kind)))
         if origin is Literal:
@@ -137,7 +139,7 @@ class Option:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         if kind in (int, float):
             bounds = " and ".join(
-                f"{name.replace('_', ' ')} {bound:.10g}"
+                f"{name.replace('_', ' ')} {bound if isinstance(bound, int) else f'{bound:.10g}'}"
                 for name in ("at_least", "above", "at_most", "below")
                 if (bound := getattr(self, name)) is not None
             )
@@ -277,15 +279,15 @@ class Settings:
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
         options = _options_of(cls)  # type: ignore[arg-type] # classes can be hashed
-        names = {option.name for option in options}
+        names = {one.name for one in options}
         current = {name: value for name, value in values.items() if name not in cls.retired}
-        for group in (values.get(name) for name in cls.retired):
+        for given in (values.get(name) for name in cls.retired):
             # options of a retired group may belong to the class itself now
-            if isinstance(group, Mapping):
-                current = {name: value for name, value in group.items() if name in names} | current
-        for option in options:
-            if isinstance(current.get(option.name), Mapping) and option.group is not None:
-                current[option.name] = option.group.without_retired(current[option.name])
+            if isinstance(given, Mapping):
+                current = {name: value for name, value in given.items() if name in names} | current
+        for one in options:
+            if isinstance(current.get(one.name), Mapping) and one.group is not None:
+                current[one.name] = one.group.without_retired(current[one.name])
         return current
 
     @classmethod

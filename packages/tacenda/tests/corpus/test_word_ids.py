@@ -205,6 +205,18 @@ def test_unusable_sources_and_settings_are_clear_errors(source, message):
         source()
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"oov": "sinlge"}, {"oov": 5}, {"min_count": 0}, {"max_vocabulary": -1}]
+)
+def test_a_wrong_option_is_refused_before_the_text_is_read(wrong):
+    def lines():
+        raise AssertionError("the text was read")
+        yield
+
+    with pytest.raises(CorpusError, match=f"{next(iter(wrong))} is"):
+        Corpus.from_text(lines(), **wrong)
+
+
 def test_any_callable_tokenizes():
     corpus = Corpus.from_text(["abc", "ca"], tokenizer=list)
     assert decode(corpus) == [["a", "b", "c"], ["c", "a"]]

@@ -65,7 +65,15 @@ def test_a_broken_plugin_disturbs_no_other(broken):
 
 
 @pytest.mark.parametrize(
-    "change", [{"name": "../evil"}, {"name": "Big"}, {"name": ""}, {"files": {}}, {"obtain": ""}]
+    "change",
+    [
+        {"name": "../evil"},
+        {"name": "Big"},
+        {"name": ""},
+        {"files": {}},
+        {"files": {"train": ()}},
+        {"obtain": ""},
+    ],
 )
 def test_an_entry_that_cannot_work_is_refused(make_spec, change):
     with pytest.raises(DataError, match="dataset"):
@@ -77,6 +85,7 @@ def test_an_entry_that_cannot_work_is_refused(make_spec, change):
     [
         {"urls": ()},
         {"urls": ("file:///etc/passwd",)},
+        {"urls": ("http://[x",)},
         {"urls": ("https://a.invalid/x", "ftp://a.invalid/x")},
         {"filename": "../x"},
         {"filename": ".hidden"},

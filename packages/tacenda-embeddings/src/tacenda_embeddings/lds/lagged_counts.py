@@ -145,7 +145,7 @@ class LaggedCounts(Estimator):
                 threads=threads,
                 scratch=folder,
             )
-        if not counted.lags:
+        if not counted.unigram.any():
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
         return cls(
             corpus.vocabulary,

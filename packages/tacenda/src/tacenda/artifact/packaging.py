@@ -132,12 +132,16 @@ def check_card(about: ModelCard) -> None:
         )
     try:
         Version(about.version)
+        if about.version.split() != [about.version]:
+            raise InvalidVersion
     except InvalidVersion:
         raise ConfigurationError(
             f"{about.version!r} is not a version: use one such as 1.0.0"
         ) from None
     try:
         canonicalize_license_expression(about.license)
+        if " ".join(about.license.split()) != about.license:
+            raise InvalidLicenseExpression
     except InvalidLicenseExpression:
         raise ConfigurationError(
             f"{about.license!r} is not an SPDX license expression: use one such as CC-BY-SA-4.0, "

@@ -129,8 +129,8 @@ def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator
             yield stream, len(tail) or len(head)
             tail = stream[-n_lags:].copy()
         pending, n_pending = [joined[n_ready:]], n_pending - n_ready
-    if head is not None:
-        yield np.concatenate([tail, head]), n_lags
+    # an empty stream is one empty block
+    yield (tail, 0) if head is None else (np.concatenate([tail, head]), n_lags)
 
 
 # -- partial counts ----------------------------------------------------------------------------------
@@ -221,19 +221,19 @@ class RunStore:
 
     def finish(self) -> list[Counts]:
         """Return the sum of all runs for each lag, memory-mapped if a run is on disk. Raises DataError."""
-        runs = [*self._disk, *self._resident]
-        if len(runs) > 1:
-            return self._sum(runs, on_disk=bool(self._disk))
-        return runs[0] if runs else []
+        stored = [*self._disk, *self._resident]
+        if len(stored) > 1:
+            return self._sum(stored, on_disk=bool(self._disk))
+        return stored[0] if stored else []
 
-    def _sum(self, runs: list[list[Counts]], on_disk: bool = False) -> list[Counts]:
+    def _sum(self, stored: list[list[Counts]], on_disk: bool = False) -> list[Counts]:
         """Sum runs, which are emptied: each lag is released as soon as it is summed."""
-        if len(runs) == 1 and not on_disk:
-            return runs[0]
+        if len(stored) == 1 and not on_disk:
+            return stored[0]
         in_memory = 0 if on_disk else _NEVER_ON_DISK
         lags = []
-        for _ in range(len(runs[0])):
-            sources = [run.pop(0) for run in runs]
+        for _ in range(len(stored[0])):
+            sources = [run.pop(0) for run in stored]
             blocks = sum_in_row_blocks(sources, self._vocabulary, self._max_entries)
             lags.append(stack_row_blocks(blocks, in_memory, self._scratch))
         return lags

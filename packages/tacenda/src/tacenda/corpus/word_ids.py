@@ -2,7 +2,8 @@
 
 Every string gets a provisional id when it first occurs. At the end of the text, the vocabulary is chosen from the
 counts of the strings, and the provisional ids, in memory or in a file, are replaced by the final ones. The distinct
-strings, one block of text and the longest line must fit into memory.
+strings, the longest line and the blocks that are read in advance must fit into memory; with ``oov="learned"``, so must
+the offsets of all sentences.
 
 With several processes, each converts blocks of lines to the distinct strings of a block, in order of appearance, and
 places in this list. This process gives ids to new strings only, so little data is sent, and the result is the same.
@@ -62,7 +63,7 @@ class Selecting(TypedDict, total=False):
 class Selection:
     """The options that choose the vocabulary of a text, with their defaults.
 
-    Raises CorpusError if an option contradicts the vocabulary that is given, or has a value of another type.
+    Raises CorpusError if an option contradicts the vocabulary that is given, or has no valid value.
     """
 
     vocabulary: Vocabulary | None = None
@@ -83,6 +84,7 @@ class Selection:
         for name, value in vars(Normalization(self.digits, self.lowercase)).items():
             object.__setattr__(self, name, value)
         if self.vocabulary is None:
+            self.choose({}, 0)  # refuses limits and rules before a text is read
             return
         if not isinstance(self.vocabulary, Vocabulary):
             raise CorpusError(

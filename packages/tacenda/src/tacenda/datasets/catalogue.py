@@ -59,7 +59,11 @@ class Download:
 
     def __post_init__(self) -> None:
         """Refuse what could not be fetched safely."""
-        if not self.urls or any(urlsplit(u).scheme not in {"http", "https"} for u in self.urls):
+        try:
+            schemes = {urlsplit(url).scheme for url in self.urls}
+        except ValueError:  # such as half a pair of brackets
+            schemes = {""}
+        if not self.urls or not schemes <= {"http", "https"}:
             raise DataError(f"give at least one http or https address, not {self.urls}")
         object.__setattr__(self, "filename", self.filename or self.urls[0].rpartition("/")[2])
         if not _FILENAME.match(self.filename):
@@ -103,8 +107,8 @@ class DatasetSpec:
             raise DataError(
                 f"the dataset name {self.name!r} must be lower-case letters, digits, ._-"
             )
-        if not self.files:
-            raise DataError(f"the dataset {self.name} names no files")
+        if not self.files or not all(self.files.values()):
+            raise DataError(f"the dataset {self.name} names no files for a role")
         if not self.downloads and not self.obtain:
             raise DataError(f"the dataset {self.name} needs a download or a word on obtaining it")
 

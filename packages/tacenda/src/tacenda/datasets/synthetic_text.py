@@ -39,7 +39,8 @@ _LIST_SIZES = {
 }  # fmt: skip
 #: Word lists whose lexemes belong to topics.
 _TOPICAL_LISTS = {"NOUN", "VERB", "ADJ", "LAST", "LOC", "ORG1"}
-#: Source, target and the part of the target's lexemes that take the stem of a source lexeme of similar frequency.
+#: Source, target and the part of the target's lexemes that take the stem of a source lexeme.
+#: The two have similar ranks by frequency, each relative to the length of its list.
 _SHARED_STEMS = (
     ("NOUN", "VERB", 0.60), ("NOUN", "ADJ", 0.35), ("ADJ", "ADV", 0.30), ("LOC", "LAST", 0.35),
     ("NOUN", "LAST", 0.10), ("LAST", "ORG1", 0.40), ("NOUN", "ORG2", 1.0),
