@@ -46,6 +46,7 @@ def test_an_option_of_the_group_is_named_where_it_is_looked_for():
         (VarEmbed, {"start": "random"}, {}, {"start_adjacent": 0.1}),
         (VarEmbed, {"start": "word2vec"}, {}, {"start_adjacent": 0.1}),
         (VarEmbed, {}, {"softmax": "exact"}, {"negatives": 3}),
+        (VarEmbed, {"epochs": 0}, {}, {"refit_morphemes": False}),
         (SumEmbed, {"segmenter": "morfessor"}, {}, {"n_morphemes": 3}),
         (VarEmbed, {"segmenter": "ngrams"}, {}, {"n_morphemes": 3}),
     ],

@@ -27,7 +27,7 @@ from tacenda.artifact.folder import write
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.estimator import Estimator
 from tacenda_embeddings import LDS
-from tacenda_embeddings.spacy.configuration import pipeline_config
+from tacenda_embeddings.spacy.configuration import choose_language, pipeline_config
 
 #: word, tag, universal tag, morphology, lemma, head, relation
 SENTENCES = [
@@ -164,7 +164,7 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
     [
         ([], {}, "name at least one"),
         (["tagger", "tagger"], {}, "named twice"),
-        (["tagger", "nonsense"], {}, "nonsense"),
+        (["tagger", "postagger"], {}, r"^[^\n]*for postagger that .* span_finder,[^\n]*$"),
         (["transformer", "tagger"], {}, "no configuration for transformer.* one of tagger, "),
         (["lds_embeddings", "tok2vec"], {}, "name at least one"),
         (["tagger"], {"output": "nonsense"}, "own_past_future.*'nonsense'"),
@@ -479,6 +479,12 @@ def test_a_pipeline_has_the_language_that_the_text_of_its_models_was_tokenized_f
             config = pipeline_config(["tagger"], lds, language="fr")
         assert len(found) == 1
         assert config["nlp"]["lang"] == "fr"
+    joined = LDS.from_artifact(model.to_artifact())
+    joined.fitted_on = {"lds": {"tokenizer": "spacy:en"}, "words": {"tokenizer": "spacy:de"}}
+    joined.save(tmp_path / "joined")
+    for language, chosen, other in ((None, "en", "de"), ("de", "de", "en")):
+        with pytest.warns(UserWarning, match=f"'spacy:{other}' split.*--language {other}$"):
+            assert choose_language(language, [str(tmp_path / "joined")]) == chosen
 
 
 def test_a_package_that_a_language_needs_is_named_in_one_sentence(run, lds, monkeypatch):

@@ -154,6 +154,8 @@ def test_a_word_that_no_component_can_predict_says_nothing_of_them(models, monke
 def test_numbers_out_of_bounds_are_refused_in_a_saved_mixture_too(models, numbers):
     with pytest.raises(ConfigurationError, match=f"{next(iter(numbers))} of an adaptive mixture"):
         AdaptiveMixture(models, **numbers)
+    with pytest.raises(ConfigurationError, match=r"a number from 0 to below 1$"):
+        AdaptiveMixture(models, memory=1.0)
     found = AdaptiveMixture(models).to_artifact()
     saved = dataclasses.replace(found, config={**found.config, **numbers})
     with pytest.raises(ArtifactError, match="a number from 0"):

@@ -76,6 +76,9 @@ def test_words_outside_the_vocabulary_are_explained(pipeline, model):
     assert "of all such words together" in cheap.tokens[1][0]["title"]
     assert heat(cheap.tokens[1]) < heat(spelled.tokens[1])
     assert "<unk>" not in Page(render(pipeline()("the cat"))).text
+    alone = Page(render(pipeline(eos=False)("zebra"))).text
+    assert "these counted as <unk>" in alone
+    assert "without them" not in alone
 
 
 def test_warmth_follows_surprisal_up_to_the_maximum(pipeline):
@@ -109,6 +112,9 @@ def test_page_is_a_whole_document_that_loads_nothing(pipeline):
 def test_every_sentence_end_is_shown_after_its_last_word(pipeline):
     doc = pipeline(sentences=True)("the cat saw . a dog ate .  ")
     assert Page(render(doc)).text.count("saw .¶ a dog ate .¶") == 1
+    with doc.retokenize() as tokens:
+        tokens.merge(doc[3:5])
+    assert Page(render(doc)).text.count("saw . a¶ dog ate .¶") == 1
     unended = pipeline(eos=False)("the cat .")
     assert [text for _, text in Page(render(unended)).tokens] == ["the", "cat", "."]
 
@@ -134,7 +140,7 @@ def test_document_without_words_is_a_picture_without_tokens(pipeline, text):
     assert "no words" in page.text
 
 
-@pytest.mark.parametrize("bits", [0, -1, float("nan")])
+@pytest.mark.parametrize("bits", [0, -1, float("nan"), float("inf")])
 def test_scale_without_length_is_refused(pipeline, bits):
     with pytest.raises(ConfigurationError, match="max_bits"):
         render(pipeline()("the"), max_bits=bits)

@@ -28,8 +28,8 @@ WIDTH = 96
 _ADDED = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")
 #: Components of spaCy that read a token-to-vector layer.
 _READERS = (
-    "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, spancat, spancat_singlelabel, textcat, "
-    "textcat_multilabel, entity_linker"
+    "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, span_finder, spancat, spancat_singlelabel, "
+    "textcat, textcat_multilabel, entity_linker"
 )
 #: The default output of an LDS, and the output that is as good under a convolution.
 _DEFAULT_OUTPUT, _OUTPUT_UNDER_CONVOLUTION = "own_past_future", "own_context"
@@ -182,19 +182,18 @@ def choose_language(language: str | None, models: Sequence[str]) -> str:
 
     Warns of a model whose text was tokenized for another language.
     """
-    tokenizers: dict[str, str] = {}
+    languages: dict[tuple[str, str], str | None] = {}
     for model in models:
         facts = artifacts.read(model).fitted_on if explain_missing(model) is None else {}
         # a joined model has the facts of each of its models
         for part in (facts, *facts.values()):
             if isinstance(part, dict) and isinstance(part.get("tokenizer"), str):
-                tokenizers[model] = part["tokenizer"]
-    languages = {model: _find_language(tokenizer) for model, tokenizer in tokenizers.items()}
+                languages[model, part["tokenizer"]] = _find_language(part["tokenizer"])
     chosen = language or next(filter(None, languages.values()), "en")
-    for model, model_language in languages.items():
+    for (model, tokenizer), model_language in languages.items():
         if model_language not in (None, chosen):
             warn(
-                f"{model} was fitted to text that the tokenizer {tokenizers[model]!r} split, and a pipeline of the "
+                f"{model} was fitted to text that the tokenizer {tokenizer!r} split, and a pipeline of the "
                 f"language {chosen!r} splits text differently: fit it again with --language {chosen}, or make the "
                 f"pipeline with --language {model_language}"
             )
@@ -231,10 +230,13 @@ def _choose_component(lds: str, output: str | None, cnn_layers: int) -> tuple[st
 def _ask_spacy(names: list[str], language: str) -> Config:
     """Return spaCy's own configuration of these components."""
     try:
-        base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
+        # its constructor registers spaCy's own factories
+        known = list(filter(util.get_lang_class(language)().has_factory, names))
+        base = init_config(lang=language, pipeline=known, optimize="accuracy", silent=True)
     except (ImportError, ValueError, SystemExit) as error:
+        cause = " ".join(str(error).split())
         raise ConfigurationError(
-            f"spaCy cannot configure {', '.join(names)} for the language {language!r}: {error}"
+            f"spaCy cannot configure {', '.join(names)} for the language {language!r}: {cause}"
         ) from error
     unknown = [name for name in names if name not in base["components"]]
     if unknown:

@@ -53,8 +53,8 @@ class WordVectorAdvanced(Settings):
     )
     start_shrinkage: float = option(
         20.0,
-        """a word that occurs n times is n / (n + this) of the way from the sum of its morphemes to the
-        vector from counts; the paper has 0""",
+        """a word that occurs n times is n / (n + this) of the way from the sum of its morphemes to its
+        own initial vector, by default from counts; the paper has 0""",
         at_least=0,
     )
 
@@ -166,6 +166,8 @@ class VarEmbedSettings(WordVectorSettings):
             unused["advanced.start_adjacent"] = f'with start="{self.start}"'
         if self.advanced.softmax == "exact":
             unused["advanced.negatives"] = 'with softmax="exact"'
+        if not self.epochs:
+            unused["advanced.refit_morphemes"] = "with epochs=0"
         return unused
 
 

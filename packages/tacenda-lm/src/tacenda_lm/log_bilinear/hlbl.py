@@ -1,11 +1,4 @@
-"""`HLBL`: the hierarchical log-bilinear model: words as paths through learned trees (Mnih 2010, chapter 4).
-
-    r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
-
-(equations 4.5 to 4.7). A tail u_k is the sum of the vectors of all words before the last n, each multiplied by rate_k
-for every word since. Fitting trains a small model on a random tree, builds a better tree by clustering words by the
-average vector that this model predicts for them (section 4.4), and trains on the better tree.
-"""
+"""`HLBL`: the hierarchical log-bilinear model: words as paths through learned trees (Mnih 2010, chapter 4)."""
 
 from __future__ import annotations
 
@@ -279,12 +272,14 @@ class _LegacyPredictor(HLBLPredictor):
 class HLBL(StreamModel):
     """A hierarchical log-bilinear language model.
 
-        r = b + sum_i c_i o r_{w_i} + tails,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
+        r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k
+        P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
 
-    (Mnih 2010, equations 4.5 to 4.7.) Fitting trains a model on a random tree, builds a better tree by clustering the
-    average vectors predicted for the words, and trains on that tree. The models of the thesis have ``width=100,
-    context=5, dropout=0.0, across_sentences=False, advanced={"tail_rates": (), "frequency_power": 0.0}``; its best
-    tree has ``copies=4`` and an ``overlap`` of 0.4.
+    (Mnih 2010, equations 4.5 to 4.7.) A tail u_k is the sum of the vectors of all words before the last n, each
+    multiplied by rate_k for every word since. Fitting trains a small model on a random tree, builds a better tree by
+    clustering words by the average vector that this model predicts for them (section 4.4), and trains on it. The models
+    of the thesis have ``width=100, context=5, dropout=0.0, across_sentences=False, advanced={"tail_rates": (),
+    "frequency_power": 0.0}``; its best tree has ``copies=4`` and an ``overlap`` of 0.4.
 
     Examples
     --------

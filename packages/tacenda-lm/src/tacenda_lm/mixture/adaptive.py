@@ -74,8 +74,8 @@ class AdaptiveMixture(Mixture):
         memory: float = 0.7,
     ) -> None:
         super().__init__(models, weights)
-        self.adaptation = _check_between("adaptation", adaptation, _MAX_ADAPTATION)
-        self.memory = _check_between("memory", memory, _MAX_MEMORY)
+        self.adaptation = _check_between("adaptation", adaptation, _MAX_ADAPTATION, "to 100")
+        self.memory = _check_between("memory", memory, _MAX_MEMORY, "to below 1")
 
     @property
     def own_context(self) -> Context:
@@ -221,10 +221,10 @@ def _accumulate_before(evidence: Float64, memory: float, begins: Integers) -> Fl
     return known
 
 
-def _check_between(name: str, value: float, most: float) -> float:
-    """Return a number from 0 to ``most``. Raises ConfigurationError."""
+def _check_between(name: str, value: float, most: float, end: str) -> float:
+    """Return a number from 0 to ``most``, in words its ``end``. Raises ConfigurationError."""
     if not is_number(value) or not 0 <= value <= most:
         raise ConfigurationError(
-            f"{name} of an adaptive mixture is {value!r:.80}: give a number from 0 to {most:.4g}"
+            f"{name} of an adaptive mixture is {value!r:.80}: give a number from 0 {end}"
         )
     return float(value)

@@ -119,11 +119,9 @@ class _LazyVocabulary(Vocabulary):
     """A vocabulary of a saved model; the words of a large one are read when they are needed."""
 
     @classmethod
-    def from_arrays(
-        cls, config: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], **more: Any
-    ) -> Any:
+    def from_arrays(cls, config: Any, arrays: Any, *, at_once: bool = True) -> Any:
         is_small = np.size(arrays.get("vocabulary.counts", 0)) <= _MAX_WORDS_TO_READ
-        return Vocabulary.from_arrays(config, arrays, at_once=is_small)
+        return Vocabulary.from_arrays(config, arrays, at_once=at_once and is_small)
 
 
 class _StringScorer(NamedTuple):

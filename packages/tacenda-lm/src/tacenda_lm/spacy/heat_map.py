@@ -113,14 +113,14 @@ def render(
     NotFittedError
         A document has no scores.
     ConfigurationError
-        ``max_bits`` is not positive.
+        ``max_bits`` is not positive and finite.
 
     Examples
     --------
     >>> Path("surprisal.html").write_text(render(nlp("Some text."), page=True), encoding="utf8")
     """
-    if not max_bits > 0:
-        raise ConfigurationError(f"max_bits must be positive, not {max_bits!r}")
+    if not 0 < max_bits < math.inf:
+        raise ConfigurationError(f"max_bits must be positive and finite, not {max_bits!r}")
     register(prefix)  # stored documents are drawn without the component that scored them
     given = [docs] if isinstance(docs, Doc) else list(docs)
     heading = "" if title is None else f"<h1>{_escape(title)}</h1>\n"
@@ -168,8 +168,7 @@ def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
         most_bits[token.text] = max(bits, most_bits.get(token.text, 0.0))
         kind = "oov" if token._.get(f"{prefix}lm_oov") else ""
         add(kind, bits, _describe_token(token, prefix, scores), _escape(token.text))
-        if words.stop - 1 in ends:
-            log_prob = ends[words.stop - 1]
+        for log_prob in (ends[word] for word in range(words.start, words.stop) if word in ends):
             bits = -log_prob / math.log(2)
             add("end", bits, f"end of sentence: {bits:.2f} bits, log p {log_prob:.3f}", "¶")
         shown.append(token.whitespace_)
@@ -215,7 +214,8 @@ def _list_facts(scores: DocScores) -> str:
     facts = [f"{whole.n_words:,} words, {whole.n_oov:,} outside the vocabulary"]
     if whole.n_oov:
         facts.append(f"perplexity {whole.value:,.1f}, these counted as {_escape(UNKNOWN)}")
-        facts.append(f"{whole.without_oov:,.1f} without them")
+        if not math.isnan(whole.without_oov):  # there are other tokens
+            facts.append(f"{whole.without_oov:,.1f} without them")
     else:
         facts.append(f"perplexity {whole.value:,.1f}")
         facts.append(f"{whole.bits_per_token:.2f} bits per token")
