@@ -56,7 +56,7 @@ def on_tensors(monkeypatch):
         for name in kernels.operations()
         if backends.triton.offers(name)
     }
-    backend = kernels.Backend(priority=100, **operations)
+    backend = kernels.Backend(priority=100, devices={"cpu", "cpu:0"}, **operations)
     plugins.register("kernels", "tensors", backend)
     monkeypatch.setattr(training, "from_tensor", torch.Tensor.detach)
     try:
