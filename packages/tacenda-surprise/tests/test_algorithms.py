@@ -15,7 +15,6 @@ from tacenda_surprise import (
     RBM,
     BayesianPMF,
     BiasOnly,
-    Blend,
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
@@ -157,9 +156,6 @@ def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
     assert only.rates == usual.rates._replace(item_factors=0.2)
     with pytest.raises(ConfigurationError, match="PMF: n_factors must be a whole number"):
         PMF(n_factors=2.5)
-    for cls in (PMF, Blend):
-        with pytest.raises(ConfigurationError, match=r"random_state must be .* at most 4294967295"):
-            cls(random_state=2**32)
     with pytest.raises(ConfigurationError, match="PMF has no option 'rated'"):
         PMF(rated=[("a", "b")])
     with pytest.raises(ConfigurationError, match="rated must be a SideInfo or an Iterable or None"):

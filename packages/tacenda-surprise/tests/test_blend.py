@@ -334,6 +334,17 @@ def test_the_seeds_of_the_parts_seed_the_split(trainset, testset):
     assert unseeded.fit(trainset).weights.tolist() != unseeded.fit(trainset).weights.tolist()
 
 
+@pytest.mark.parametrize("of_blend", [None, 2**40])
+def test_seeds_may_have_more_than_32_bits(trainset, testset, of_blend):
+    found = [
+        Blend([ConditionalPMF(n_factors=2, n_epochs=1, random_state=seed)], random_state=of_blend)
+        .fit(trainset)
+        .test(testset)
+        for seed in (2**40, 2**40, 2**40 + 1)
+    ]
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_part_that_was_fitted_again_is_announced_once(trainset, testset, make_dataset):
     blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(trainset)
     with warnings.catch_warnings(action="error"):

@@ -63,6 +63,16 @@ _UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is 
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
 
 
+def make_rng(seed: int | list[int] | np.random.RandomState | None) -> np.random.RandomState:
+    """Return the state of NumPy that Surprise makes of a ``random_state``; seeds may be of any size here."""
+    if seed is None or isinstance(seed, np.random.RandomState):
+        return get_rng(seed)  # type: ignore[no-any-return]
+    try:
+        return np.random.RandomState(seed)
+    except ValueError:  # more than 32 bits
+        return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+
+
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     """A model of explicit ratings, as a Surprise algorithm; its options are read-only attributes.
 
@@ -532,7 +542,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if isinstance(trainset, Ratings) and isinstance(state, int):
             return state
         drawn = hasattr(self.settings, "random_state")
-        return int(get_rng(state).randint(2**31 - 1)) if drawn else 0
+        return int(make_rng(state).randint(2**31 - 1)) if drawn else 0
 
     def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
         verbose = getattr(self.settings, "verbose", False)

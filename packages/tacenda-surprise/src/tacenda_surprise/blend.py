@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 from surprise import AlgoBase, Dataset, Reader, Trainset
-from surprise.utils import get_rng
 
 from tacenda.arrays import Array, Arrays, Float64, at_least, positive, within
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
@@ -29,10 +28,9 @@ from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
-from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.algorithm import RatingAlgorithm, make_rng
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.options import MAX_SEED
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import FitData
@@ -63,7 +61,6 @@ class BlendSettings(Settings):
         """seed of the part held out, or NumPy `RandomState`; None: a seed made of those of the algorithms, or NumPy's
         global state if an algorithm draws random numbers and its seed is not a number""",
         at_least=0,
-        at_most=MAX_SEED,
     )
 
     def __post_init__(self) -> None:
@@ -502,9 +499,8 @@ def _random_state(settings: BlendSettings) -> np.random.RandomState:
     """Make the state that draws the parts held out; a blend without a seed uses the seeds of its algorithms."""
     seeds = [algo.random_state for algo in settings.algorithms if hasattr(algo, "random_state")]
     if settings.random_state is None and all(isinstance(seed, int | np.integer) for seed in seeds):
-        return np.random.RandomState([0, *map(int, seeds)])
-    state: np.random.RandomState = get_rng(settings.random_state)
-    return state
+        return make_rng([0, *map(int, seeds)])
+    return make_rng(settings.random_state)
 
 
 def _fit_to_held_out(held_out: _HeldOut, scale: tuple[float, float]) -> Weights:

@@ -12,8 +12,6 @@ from tacenda import devices
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise.side_info import SideInfo
 
-MAX_SEED = 2**32 - 1  # of NumPy's RandomState
-
 
 @dataclass(frozen=True, kw_only=True)
 class RatingSettings(Settings):
@@ -27,11 +25,7 @@ class SeededSettings(RatingSettings):
     """Options of algorithms whose fits draw random numbers."""
 
     random_state: int | np.random.RandomState | None = option(
-        None,
-        "seed or NumPy `RandomState`; None: NumPy's global state",
-        at_least=0,
-        at_most=MAX_SEED,
-        last=True,
+        None, "seed or NumPy `RandomState`; None: NumPy's global state", at_least=0, last=True
     )
 
 
