@@ -61,7 +61,7 @@ def parts():
 
 
 def rmse(model, test):
-    scores = model.catalogue.clip(model.score_pairs(test.user_ids, test.item_ids))
+    scores = model.score_pairs(test.user_ids, test.item_ids).clip(*model.catalogue.scale)
     return float(np.sqrt(np.mean((scores - test.values) ** 2)))
 
 

@@ -311,7 +311,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         distribution override it. Raises ConfigurationError for a continuous scale.
         """
         levels = self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
-        scores = self.catalogue.clip(self.score_pairs(users, items))
+        scores = np.clip(self.score_pairs(users, items), *self.catalogue.scale)
         return fit_level_probabilities(
             scores, self.deviations(users, items), levels, self.catalogue.counts
         )

@@ -175,7 +175,7 @@ class BiasOnly(RatingAlgorithm):
         fitted = alternate(part, catalogue.mean, learn=self._learn)
         u, i = held_out.user_ids, held_out.item_ids
         scores = catalogue.mean + fitted.b[u] + fitted.c[i]
-        predictions = catalogue.clip(scores.astype(np.float32))
+        predictions = scores.astype(np.float32).clip(*catalogue.scale)
         errors = held_out.values - predictions
         return fit_variances(errors, predictions, u, i, *fitted.sizes, ratings.std)
 

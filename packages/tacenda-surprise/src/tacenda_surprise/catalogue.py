@@ -90,11 +90,6 @@ class Catalogue:
             )
         return self.levels
 
-    def clip(self, scores: Floats) -> Floats:
-        """Clip scores to the scale, in place."""
-        np.clip(scores, *self.scale, out=scores)
-        return scores
-
     def config_dict(self) -> dict[str, Any]:
         """Return scale and mean as JSON values."""
         return {"scale": list(self.scale), "mean": self.mean}

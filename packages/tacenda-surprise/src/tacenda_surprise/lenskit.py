@@ -109,7 +109,7 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         """Score ``items``; a history with ratings of known items replaces what was learned of the user."""
         scores = self._scores(RecQuery.create(query), self._numbers(items))
         if self.model.takes_ratings:
-            self.model.catalogue.clip(scores)
+            np.clip(scores, *self.model.catalogue.scale, out=scores)
         return ItemList(items, scores=scores)
 
     def _scores(self, query: RecQuery, numbers: npt.NDArray[np.int64]) -> Floats:

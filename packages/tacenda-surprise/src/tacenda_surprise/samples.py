@@ -264,7 +264,7 @@ class LeftOut(NamedTuple):
         """Predict standardized ``ratings``, whose standard deviation was ``std``."""
         users, items = ratings.user_ids, ratings.item_ids
         scores = catalogue.mean + std * samples.expected(users, items)
-        predictions = catalogue.clip(scores.astype(np.float32))
+        predictions = scores.astype(np.float32).clip(*catalogue.scale)
         errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / std
         return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
 

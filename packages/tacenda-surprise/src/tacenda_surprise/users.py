@@ -212,7 +212,7 @@ class NewUser(NamedTuple):
             return user.score(items)
         if method == "deviations" or hasattr(user, method):
             return np.asarray(getattr(user, method)(items), np.float32)
-        means = catalogue.clip(user.score(items))
+        means = np.clip(user.score(items), *catalogue.scale)
         return fit_level_probabilities(
             means, user.deviations(items), catalogue.levels, catalogue.counts
         )
