@@ -284,3 +284,12 @@ def test_variances_of_an_older_version_that_cannot_be_converted_are_missing(valu
         "recommenders", "pmf", "tacenda-surprise", "0", {"seed": 0, "variances": value}, {}
     )
     assert upgrade(old).arrays == {}
+
+
+def test_an_option_without_effect_that_an_earlier_release_saved_stays_readable(trainset):
+    rates = {"lr_pu": 0.1, "lr_qi": 0.1}
+    model = PMF(**SMALL, biased=False, **rates).fit(trainset)
+    saved = model.to_artifact()
+    saved.config["settings"]["lr_all"] = 0.5
+    uid, iid = trainset.to_raw_uid(0), trainset.to_raw_iid(0)
+    assert PMF.from_artifact(saved).predict(uid, iid) == model.predict(uid, iid)

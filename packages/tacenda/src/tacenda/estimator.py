@@ -41,7 +41,7 @@ from tacenda.errors import (
     describe,
     is_of_compiler,
 )
-from tacenda.settings import Settings
+from tacenda.settings import Settings, taking_idle_options
 
 T = TypeVar("T")
 
@@ -296,7 +296,8 @@ class Estimator:
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
             arrays, precision = restore(artifact.arrays)
             keywords: dict[str, Any] = {"nested": nested} if nested else {}
-            model = cls.from_arrays(config, arrays, **keywords)
+            with taking_idle_options():
+                model = cls.from_arrays(config, arrays, **keywords)
         except NotFittedError as error:
             raise ConfigurationError(
                 f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"

@@ -27,7 +27,9 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import (
@@ -177,12 +179,25 @@ def group(settings: Callable[[], Any], doc: str = "options that few need to chan
     return field(default_factory=functools.cache(settings), metadata={"doc": doc})
 
 
+_takes_idle = ContextVar("_takes_idle", default=False)
+
+
+@contextmanager
+def taking_idle_options() -> Iterator[None]:
+    """Take options without effect within the block, as saved models of earlier releases may have them."""
+    before = _takes_idle.set(True)
+    try:
+        yield
+    finally:
+        _takes_idle.reset(before)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Base of the frozen, keyword-only dataclasses that hold the options of a model.
 
     Raises ConfigurationError, which names the model and the option, for a value of the wrong type or out of bounds, and
-    for an option that has no effect with the others.
+    for an option that has no effect with the others, except within `taking_idle_options`.
     """
 
     #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
@@ -212,7 +227,7 @@ class Settings:
             if not one.admits(value):
                 self.refuse(one.name, one.describe_allowed())
             object.__setattr__(self, one.name, value)
-        for path, reason in (self.idle() if changed else {}).items():
+        for path, reason in (self.idle() if changed and not _takes_idle.get() else {}).items():
             *groups, name = path.split(".")
             owner = functools.reduce(getattr, groups, self)
             if getattr(owner, name) != getattr(type(owner), name):  # a field's default
