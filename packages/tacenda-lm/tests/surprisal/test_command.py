@@ -200,5 +200,5 @@ def test_words_of_several_tokens_are_counted_where_asked_for(
 
 def test_more_words_before_than_a_row_can_hold_are_refused(refused, saved, story):
     assert "--previous" in refused("surprisal", saved, story, "--previous", 10**23, status=2)
-    with pytest.raises(ConfigurationError, match="at most 1,000 words"):
+    with pytest.raises(ConfigurationError, match="from 0 to 1,000"):
         surprisal_table(tacenda.load(saved), story, previous=10**23)
