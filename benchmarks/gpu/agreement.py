@@ -157,7 +157,9 @@ def rows(options: Any) -> Iterator[Row]:
     ratings, held_out = split(read_ratings(datasets.locate("ml-100k")["ratings"]), 0.1, seed=0)
 
     def rmse(model: Any) -> float:
-        scores = model.catalogue.clip(model.score_pairs(held_out.user_ids, held_out.item_ids))
+        scores = np.clip(
+            model.score_pairs(held_out.user_ids, held_out.item_ids), *model.catalogue.scale
+        )
         return float(np.sqrt(np.mean((scores - held_out.values) ** 2)))
 
     for name, new in OF_RATINGS.items():

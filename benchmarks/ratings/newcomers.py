@@ -78,12 +78,12 @@ def measure(name: str, base: np.ndarray) -> Row:
     new = np.concatenate(newcomers)
     later = np.concatenate([places[FIRST:] for places in newcomers])
     model = MODELS["PMF" if name == ALL_OTHERS else name]().fit(train)
-    every = model.catalogue.clip(model.score_pairs(users, items))
+    every = np.clip(model.score_pairs(users, items), *model.catalogue.scale)
     if name == ALL_OTHERS:
         for places in newcomers:
             left = parts().values[places] - every[places]
             known = (left.sum() - left) / (len(left) - 1 + _SHRUNK)
-            every[places] = model.catalogue.clip(every[places] + known)
+            every[places] = np.clip(every[places] + known, *model.catalogue.scale)
         return {
             "model": name,
             "unknown users": round(rmse(every[new], new) / rmse(base[new], new), 4),
@@ -102,7 +102,7 @@ def _after_first(model: RatingAlgorithm, places: np.ndarray) -> np.ndarray:
     items, values = parts().items, parts().values
     known = places[:FIRST][items[places[:FIRST]] >= 0]
     folded = model.fold(items[known], values[known])
-    return np.asarray(model.catalogue.clip(folded.score(items[places[FIRST:]])))
+    return np.clip(folded.score(items[places[FIRST:]]), *model.catalogue.scale)
 
 
 def protocol(_: Any) -> dict[str, Any]:

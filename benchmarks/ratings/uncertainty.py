@@ -108,7 +108,7 @@ def measure(name: str, model_class: type[Any]) -> dict[str, Any]:
     seed = {} if model_class is BiasOnly else {"random_state": 0}
     model: RatingAlgorithm = model_class(**seed).fit(train)
     users, items = test.user_ids, test.item_ids
-    predictions = model.catalogue.clip(model.score_pairs(users, items))
+    predictions = np.clip(model.score_pairs(users, items), *model.catalogue.scale)
     deviations = model.deviations(users, items).astype(np.float64)
     z = np.abs(test.values - predictions) / deviations
     groups = {"all": np.ones(len(z), bool)}

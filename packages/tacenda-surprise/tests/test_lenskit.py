@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("lenskit")
 from lenskit import operations
 from lenskit.data import ItemList, RecQuery, from_interactions_df
-from lenskit.pipeline import predict_pipeline
+from lenskit.pipeline import predict_pipeline, topn_pipeline
 from lenskit.testing import BasicComponentTests, ScorerTests
 
 from tacenda.datasets import synthetic_ratings
@@ -183,3 +183,8 @@ def test_options_are_checked_as_the_algorithm_checks_them():
     assert components.PMFScorer(n_factors=7).dump_config()["n_factors"] == 7
     with pytest.raises(ConfigurationError, match=r"no option 'n_factor' \(did you mean"):
         components.PMFScorer(n_factor=7)
+
+
+def test_a_pipeline_can_be_cloned():
+    pipeline = topn_pipeline(components.PMFScorer(n_factors=7))
+    assert pipeline.clone().node("scorer").component.dump_config()["n_factors"] == 7

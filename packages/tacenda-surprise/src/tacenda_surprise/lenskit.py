@@ -71,8 +71,10 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     items: Vocabulary
 
     @classmethod
-    def validate_config(cls, data: Mapping[str, Any] | None = None) -> Settings:
+    def validate_config(cls, data: Settings | Mapping[str, Any] | None = None) -> Settings:
         """Make the configuration from options by name, as the algorithm does. Raises ConfigurationError."""
+        if isinstance(data, Settings):  # of a pipeline that is cloned
+            return data
         return cls.model_class.settings_class.from_dict(data or {})
 
     def dump_config(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from tacenda.errors import (
     describe,
     is_of_compiler,
 )
-from tacenda.settings import Settings, taking_idle_options
+from tacenda.settings import Settings, resetting_idle_options
 
 T = TypeVar("T")
 
@@ -296,7 +296,7 @@ class Estimator:
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
             arrays, precision = restore(artifact.arrays)
             keywords: dict[str, Any] = {"nested": nested} if nested else {}
-            with taking_idle_options():
+            with resetting_idle_options():
                 model = cls.from_arrays(config, arrays, **keywords)
         except NotFittedError as error:
             raise ConfigurationError(

@@ -179,17 +179,17 @@ def group(settings: Callable[[], Any], doc: str = "options that few need to chan
     return field(default_factory=functools.cache(settings), metadata={"doc": doc})
 
 
-_takes_idle = ContextVar("_takes_idle", default=False)
+_resets_idle = ContextVar("_resets_idle", default=False)
 
 
 @contextmanager
-def taking_idle_options() -> Iterator[None]:
-    """Take options without effect within the block, as saved models of earlier releases may have them."""
-    before = _takes_idle.set(True)
+def resetting_idle_options() -> Iterator[None]:
+    """Reset options without effect within the block instead of refusing them: earlier releases may have saved some."""
+    before = _resets_idle.set(True)
     try:
         yield
     finally:
-        _takes_idle.reset(before)
+        _resets_idle.reset(before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ class Settings:
     """Base of the frozen, keyword-only dataclasses that hold the options of a model.
 
     Raises ConfigurationError, which names the model and the option, for a value of the wrong type or out of bounds, and
-    for an option that has no effect with the others, except within `taking_idle_options`.
+    for an option that has no effect with the others, except within `resetting_idle_options`.
     """
 
     #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
@@ -227,13 +227,17 @@ class Settings:
             if not one.admits(value):
                 self.refuse(one.name, one.describe_allowed())
             object.__setattr__(self, one.name, value)
-        for path, reason in (self.idle() if changed and not _takes_idle.get() else {}).items():
+        for path, reason in (self.idle() if changed else {}).items():
             *groups, name = path.split(".")
             owner = functools.reduce(getattr, groups, self)
-            if getattr(owner, name) != getattr(type(owner), name):  # a field's default
+            default = getattr(type(owner), name)
+            if getattr(owner, name) == default:
+                continue
+            if not _resets_idle.get():
                 raise ConfigurationError(
                     f"{self.model()}: {path} has no effect {reason}; leave it out"
                 )
+            object.__setattr__(owner, name, default)
 
     def idle(self) -> Mapping[str, str]:
         """Return which options have no effect with the others, and why; subclasses override it.
