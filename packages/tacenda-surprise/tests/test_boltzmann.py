@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
@@ -412,3 +413,19 @@ def test_users_folded_in_after_going_on_have_the_penalty_of_all_ratings():
     assert model.learned.penalty > model.settings.penalty_for(now)
     model.partial_fit(now, n_epochs=1)
     assert model.learned.penalty == model.settings.penalty_for(now)
+
+
+def test_the_search_for_a_new_visible_unit_converges(trainset, monkeypatch):
+    ended = []
+
+    def minimize(*arguments, **options):
+        ended.append(scipy.optimize.minimize(*arguments, **options))
+        return ended[-1]
+
+    monkeypatch.setattr("tacenda_surprise.machine.minimize", minimize)
+    algo = RBM(n_hidden=20, n_epochs=5, orientation="item", random_state=0).fit(trainset)
+    rng = np.random.default_rng(0)
+    for n in rng.integers(1, trainset.n_items + 1, 60).tolist():
+        items = rng.choice(trainset.n_items, n, replace=False).tolist()
+        algo.fold_in([(trainset.to_raw_iid(i), float(rng.integers(1, 6))) for i in items])
+    assert [one.message for one in ended if not one.success] == []

@@ -147,7 +147,7 @@ class BayesianPMF(RatingAlgorithm):
         old = before.samples
         if epochs == 0:
             raise ConfigurationError(
-                f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
+                f"{type(self).__name__} goes on by drawing samples, and n_epochs is 0: give at least 1"
             )
         catalogue = self.catalogue.grow(ratings)
         users = lengthen(old.x[-1], ratings.n_users)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, softmax
 
 from tacenda.array_ops import to_device, to_numpy
 from tacenda.arrays import (
@@ -35,7 +35,7 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers, not_empty
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.levels import Scale, narrow, softmax
+from tacenda_surprise.levels import Scale, narrow
 from tacenda_surprise.rows import lengthen, mean_row
 
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
@@ -217,7 +217,7 @@ def solve_visible(
     def loss(theta: Doubles) -> tuple[float, Doubles]:
         b, w = theta[:n_biases], theta[n_biases:]
         along = (X @ w)[:, None] * s if tied else X @ w.reshape(shape).T
-        chances = softmax(fixed + b + along).astype(np.float64)
+        chances = softmax(fixed + b + along, axis=1)
         value = -np.log(np.maximum(chances[np.arange(n), levels], 1e-30)).sum()
         wrong = chances.copy()
         wrong[np.arange(n), levels] -= 1.0

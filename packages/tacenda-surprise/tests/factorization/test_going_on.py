@@ -224,7 +224,7 @@ def test_random_numbers_of_a_chain_are_never_drawn_again(ratings, tmp_path, monk
 def test_going_on_by_no_samples_is_refused_and_changes_nothing(ratings):
     model = BayesianPMF(n_factors=2, burn_in=2, n_samples=2, random_state=0).fit(ratings)
     before = model.arrays()
-    with pytest.raises(ConfigurationError, match="epochs is 0: give at least 1"):
+    with pytest.raises(ConfigurationError, match="n_epochs is 0: give at least 1"):
         model.partial_fit(ratings, n_epochs=0)
     for name, array in model.arrays().items():
         np.testing.assert_array_equal(array, before[name])
