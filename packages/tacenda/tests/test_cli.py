@@ -191,7 +191,7 @@ def test_a_full_disk_is_one_line():
     assert done.stderr == "tacenda: reading or writing failed: No space left on device\n"
 
 
-def test_only_regular_files_are_replaced(tmp_path):
+def test_only_regular_files_are_replaced(tmp_path, monkeypatch):
     file = tmp_path / "file"
     check_file(file, False)
     file.write_text("x")
@@ -202,9 +202,14 @@ def test_only_regular_files_are_replaced(tmp_path):
         check_file(tmp_path, True)
     for other in (Path(os.devnull), Path("/dev/stdout")):
         if other.exists():
-            with pytest.raises(ArtifactError, match=r"not a regular file.*redirect") as caught:
+            why = "(is not a regular file|receives the output of this command)"
+            with pytest.raises(ArtifactError, match=f"{why} and .*redirect") as caught:
                 check_file(other, True)
             assert "--force" not in str(caught.value)
+    with file.open() as printed, monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", lambda _, fstat=os.fstat: fstat(printed.fileno()))
+        with pytest.raises(ArtifactError, match="file receives the output of this command"):
+            check_file(file, True)
 
 
 def test_a_folder_that_cannot_be_written_to_is_found_before_the_work(tmp_path, monkeypatch):

@@ -64,9 +64,10 @@ def softmax(logits: npt.NDArray[np.floating]) -> Floats:
 
 
 def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
-    """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), so that it has the mean asked for.
+    """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), to give it the mean asked for.
 
-    ``means`` (rows,) are kept away from the ends of the scores. Uses Newton's method with bounded steps.
+    ``means`` (rows,) are kept away from the ends of the scores. Uses a few bounded steps of Newton's method, so that a
+    mean far from that of the row may not be reached.
     """
     wanted = np.clip(
         means, s[0] + _END_MARGIN * (s[-1] - s[0]), s[-1] - _END_MARGIN * (s[-1] - s[0])
@@ -88,7 +89,7 @@ def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float)
     """Find the k with which the rows of ``logits`` (rows, levels) less k s^2 have this ``variance`` on average.
 
     The rows are tilted to their ``means``, see `tilt`. k is at least 0, because frequencies of many cases together are
-    no narrower than those of one. Uses bisection.
+    no narrower than those of one, and at most 2. Uses bisection.
     """
     low, high = 0.0, _MAX_SHARPNESS
     for _ in range(_BISECTIONS if len(logits) else 0):

@@ -227,3 +227,14 @@ def test_a_zip_archive_of_several_files_and_a_damaged_one_are_refused(write_file
     path.write_bytes(_zip("some words " * 500, "t.txt")[:-30])
     with pytest.raises(CorpusError, match="damaged zip file"):
         Corpus.from_text(path)
+    packed = _zip("x", "é.txt")
+    for damaged in (
+        packed.replace("é".encode(), b"\xe9\xe9"),
+        packed.replace(b"PK\1\2\x14\3\x14", b"PK\1\2\x14\3\x63"),
+    ):
+        assert damaged != packed
+        path.write_bytes(damaged)
+        with pytest.raises(
+            CorpusError, match=r"t\.docx: its file cannot be unpacked .*: unpack it yourself"
+        ):
+            Corpus.from_text(path)

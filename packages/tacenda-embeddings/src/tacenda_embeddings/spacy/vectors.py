@@ -127,9 +127,9 @@ class MorphologicalVectors(BaseVectors):
 
     ``data`` has a row for each word of the model's vocabulary, and ``key2row`` is its number. A word without a row has
     a vector too, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` compute it. A token
-    merged from several words has the mean of their vectors. All vectors have the same length, a mean square of 1, so
-    that frequent words do not dominate in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn hashes into
-    words. Without a ``model`` there are no vectors.
+    merged from several words has the mean of their vectors. All vectors that the model computes for a word have the
+    same length, a mean square of 1, so that frequent words do not dominate in ``Doc.vector`` and in layers. The
+    pipeline's ``strings`` turn hashes into words. Without a ``model`` there are no vectors.
 
     The vector of a word that the model knows cannot be changed. A word that it does not know can get one, as spaCy does
     for merged tokens: `add` puts it into a row after the model's rows, and it is saved with them.

@@ -311,8 +311,9 @@ def check_file(file: Path, force: bool) -> None:
     with suppress(OSError):
         is_printed = os.path.samestat(file.stat(), os.fstat(1))
     if file.exists() and (is_printed or not file.is_file()):
+        why = "receives the output of this command" if is_printed else "is not a regular file"
         raise ArtifactError(
-            f"{file} is not a regular file and cannot be replaced: choose another name, or leave out --output and "
+            f"{file} {why} and cannot be replaced: choose another name, or leave out --output and "
             "redirect what the command prints"
         )
     folder = Path(os.path.realpath(file)).parent

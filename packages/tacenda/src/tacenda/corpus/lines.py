@@ -49,20 +49,20 @@ _TEXT_SUFFIXES: Final = (".txt", *_JSON_LINES_SUFFIXES, *_COMPRESSED_SUFFIXES)
 
 def _open_zip(raw: Any) -> Any:
     """Open the one file in a zip archive. Raises CorpusError if there are none or several, or it needs a password."""
-    archive = zipfile.ZipFile(raw)
-    names = [each.filename for each in archive.infolist() if not each.is_dir()]
-    names = [name for name in names if not name.startswith("__MACOSX/")]
-    if len(names) != 1:
-        examples = f", such as {names[0]!r}" if names else ""
-        raise CorpusError(
-            f"it is a zip archive of {len(names)} files{examples}: unpack it and name the text; of a document such as "
-            "*.docx, save the text"
-        )
     try:
-        return archive.open(names[0])
-    # a password; or, as NotImplementedError, a compression that Python lacks
-    except RuntimeError as error:
+        archive = zipfile.ZipFile(raw)
+        names = [each.filename for each in archive.infolist() if not each.is_dir()]
+        names = [name for name in names if not name.startswith("__MACOSX/")]
+        if len(names) == 1:
+            return archive.open(names[0])
+    # a password; as NotImplementedError, a compression that Python lacks; or a damaged list of files
+    except (RuntimeError, UnicodeError) as error:
         raise CorpusError(f"its file cannot be unpacked ({error}): unpack it yourself") from error
+    examples = f", such as {names[0]!r}" if names else ""
+    raise CorpusError(
+        f"it is a zip archive of {len(names)} files{examples}: unpack it and name the text; of a document such as "
+        "*.docx, save the text"
+    )
 
 
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (

@@ -94,8 +94,9 @@ class ClusterCorpus:
         self.placed_vocabulary = placed_vocabulary
         self.vocabulary = vocabulary
         self.origin = dict(origin)
-        sizes = zip(*client.gather(client.map(_measure, parts, pure=False)), strict=True)
-        self.part_tokens, part_sentences, part_unknown = map(list, sizes)
+        with _explain_failures():
+            sizes = client.gather(client.map(_measure, parts, pure=False))
+        self.part_tokens, part_sentences, part_unknown = map(list, zip(*sizes, strict=True))
         self.n_tokens, self.n_sentences = sum(self.part_tokens), sum(part_sentences)
         n_unknown = sum(part_unknown)
         if not self.n_tokens:
