@@ -8,7 +8,7 @@ A backend is a module, or any object, that has
 
     kind = "kernels"
     priority = 10                       # higher is tried first: reference 0, cpu 50, torch 90, triton 100
-    devices = {"cpu"}                   # optional; "cuda" gets torch tensors, as does "cpu:0", in the host's memory
+    devices = {"cpu"}                   # optional; "cuda" and "cpu:0" get torch tensors
     api_version = 1                     # optional, `tacenda.plugins.API_VERSION` of the release it was written for
 
 and a function for each operation that it runs, with the operation's name, which takes all arguments by position, as
@@ -34,9 +34,8 @@ from tacenda.errors import KernelError, PluginError, PluginUnavailableError, des
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
 REFERENCE = "reference"
-HOST_TENSORS = (
-    "cpu:0"  # a device with torch tensors in the memory of the host, where "cpu" has NumPy arrays
-)
+#: The device of torch tensors in the memory of the host; "cpu" has NumPy arrays there.
+HOST_TENSORS = "cpu:0"
 FAMILIES = "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "shared"
 
 Operation = Callable[..., Any]
