@@ -88,7 +88,8 @@ CHECKS = (
           "test accuracy 250"),
     Check("embeddings-text-classes",
           'embeddings.text_classes --tables embeddings-text-classes --tasks tweets --only "bag of words"', "test 250"),
-    Check("embeddings-peers", 'embeddings.peers --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own_context, CNN1"',
+    Check("embeddings-peers", 'embeddings.peers --tables embeddings-peers --tasks ewt-upos --sizes 250 --seeds 0 '
+          '--only "LDS own_context, CNN1"',
           "test 250"),
     Check("embeddings-raw-text", "embeddings.raw_text --millions 1", "dev,test", "tokens,row"),
     Check("varembed-sum-embed", "varembed.sum_embed --tokens 1.5 --seeds 0", "RW all,WS353 all,QVEC-CCA,tags"),

@@ -41,7 +41,7 @@ embeddings.unseen         embeddings- unseen
 embeddings.languages      embeddings- languages languages-1000
 embeddings.multiword      embeddings- multiword
 embeddings.universal_tags embeddings- universal-tags
-embeddings.peers          embeddings- peers
+embeddings.peers          embeddings- peers peers-more
 embeddings.text_classes   embeddings- text-classes text-classes-1000 text-classes-choices
 embeddings.whole          embeddings- whole
 embeddings.raw_text       embeddings- raw-text

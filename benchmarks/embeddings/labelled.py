@@ -55,7 +55,7 @@ def data_folder() -> Path:
 @cache
 def load(name: str) -> Task:
     folder = data_folder()
-    if name in ("ewt-upos", "ewt-xpos"):
+    if name in ("ewt-upos", "ewt-xpos", "ewt-arcs"):
         return _ewt(name, folder / "ud" / "UD_English-EWT")
     if name in ("treebank-xpos", "treebank-drawn"):
         return _treebank(name, folder / "tagging" / "treebank-sample" / "treebank.zip")
@@ -76,9 +76,18 @@ def _ewt(name: str, folder: Path) -> Task:
     return Task(name, *(universal(folder / f"en_ewt-ud-{part}", tags) for part in parts))
 
 
+def arcs(sentence: conllu.Sentence) -> list[str]:
+    """Return the head of each word, counted from 0 and its own for a root, and the relation: "3 nsubj"."""
+    heads = (i if head == 0 else head - 1 for i, head in enumerate(sentence.heads))
+    return [f"{head} {relation}" for head, relation in zip(heads, sentence.relations, strict=True)]
+
+
 def universal(path: Path, tags: str = "upos") -> list[Sentence]:
-    """Return the sentences of a CoNLL-U file with these tags."""
-    return [Sentence(list(s.words), list(getattr(s, tags))) for s in conllu.read(path)]
+    """Return the sentences of a CoNLL-U file with these tags, or with their trees ("arcs")."""
+    return [
+        Sentence(list(s.words), arcs(s) if tags == "arcs" else list(getattr(s, tags)))
+        for s in conllu.read(path)
+    ]
 
 
 def _treebank(name: str, archive: Path) -> Task:

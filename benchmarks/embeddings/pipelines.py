@@ -167,7 +167,7 @@ def build(
     else:
         model |= {
             "@architectures": "spacy.TransitionBasedParser.v2",
-            "state_type": "ner",
+            "state_type": component,
             "extra_state_tokens": False,
             "hidden_width": 64,
             "maxout_pieces": 2,

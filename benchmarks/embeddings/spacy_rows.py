@@ -52,6 +52,14 @@ def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) ->
             for token, label in zip(reference, sentence.tags, strict=True):
                 features, _, token.pos_ = label.rpartition("POS=")
                 token.set_morph(features.rstrip("|"))
+        elif component == "parser":  # "3 nsubj"
+            heads, relations = zip(*(tag.split(" ", 1) for tag in sentence.tags), strict=True)
+            reference = Doc(
+                doc.vocab,
+                words=sentence.words,
+                heads=[int(head) for head in heads],
+                deps=list(relations),
+            )
         else:
             reference.ents = biluo_tags_to_spans(reference, iob_to_biluo(sentence.tags))
         examples.append(Example(doc, reference))
@@ -66,6 +74,8 @@ def score(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) ->
         return 100 * Scorer.score_token_attr(pairs, "tag")["tag_acc"]
     if component == "morphologizer":
         return 100 * Scorer.score_token_attr(pairs, "pos")["pos_acc"]
+    if component == "parser":
+        return 100 * nlp.get_pipe("parser").score(pairs)["dep_las"]
     return 100 * nlp.get_pipe(component).score(pairs)["ents_f"]
 
 
