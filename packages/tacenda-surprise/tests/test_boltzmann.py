@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 
 from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
@@ -158,6 +159,20 @@ def test_distributions_are_as_sharp_as_the_errors_are():
     chances = softmax(tilt(logits - k * s**2, s, means))
     np.testing.assert_allclose(chances @ s, means, atol=1e-3)
     assert (chances @ s**2 - (chances @ s) ** 2).mean() == pytest.approx(0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("n_levels", [1, 2, 5, 50])
+def test_a_tilt_reaches_every_mean_within_the_margins(n_levels):
+    """Also where the logits of a row differ by 100."""
+    rng = np.random.default_rng(n_levels)
+    s = np.sort(rng.uniform(-2.0, 2.0, n_levels))
+    span = s[-1] - s[0]
+    logits = rng.normal(0, rng.choice([0.1, 1.0, 20.0], 500)[:, None], (500, n_levels))
+    means = rng.uniform(s[0] - 0.1, s[-1] + 0.1, 500)
+    chances = scipy.special.softmax(tilt(logits, s, means), axis=1)
+    np.testing.assert_allclose(
+        chances @ s, np.clip(means, s[0] + 0.02 * span, s[-1] - 0.02 * span), atol=1e-8
+    )
 
 
 def test_plain_steps_start_at_plain_frequencies(ratings):

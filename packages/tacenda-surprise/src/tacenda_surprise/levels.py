@@ -15,7 +15,7 @@ MIN_VARIANCE = 0.05  # of scores
 _BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
 _SCORE_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
 _END_MARGIN = 0.02  # share of the scores' span that means keep away from its ends
-_NEWTON_STEPS = 12
+_MEAN_TOLERANCE, _MAX_TILT_STEPS = 1e-10, 100  # of the span; usually ten steps are enough
 _SLOPE_STEPS = 4  # the first of them is nearly right
 _MAX_SHARPNESS, _BISECTIONS = 2.0, 10
 _NUMBERS_PER_BLOCK = 1 << 22  # in memory at a time; a rating has one for each level
@@ -66,16 +66,28 @@ def softmax(logits: npt.NDArray[np.floating]) -> Floats:
 def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
     """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), to give it the mean asked for.
 
-    ``means`` (rows,) are kept away from the ends of the scores. Uses a few bounded steps of Newton's method, so that a
-    mean far from that of the row may not be reached.
+    ``means`` (rows,) are first kept away from the ends of the scores, by 2% of their span. Every row then has its mean
+    but for 1e-10 of the span. Uses Newton's method, with bisection where a step would leave the bracket of a slope.
     """
-    wanted = np.clip(
-        means, s[0] + _END_MARGIN * (s[-1] - s[0]), s[-1] - _END_MARGIN * (s[-1] - s[0])
+    span = s[-1] - s[0]
+    wanted = np.clip(means, s[0] + _END_MARGIN * span, s[-1] - _END_MARGIN * span)
+    # At a slope this high, the levels farther than half a margin from the end move the mean by less than the other half.
+    high = (np.ptp(logits, axis=1) + np.log(2 * len(s) / _END_MARGIN)) / (
+        _END_MARGIN / 2 * (span or 1.0)
     )
-    found = logits.copy()
-    for _ in range(_NEWTON_STEPS):
+    low, slopes, found = -high, np.zeros(len(logits)), logits
+    for _ in range(_MAX_TILT_STEPS):
         mean, variance = _compute_moments(found, s)
-        found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
+        missing = wanted - mean
+        is_open = np.abs(missing) > _MEAN_TOLERANCE * span
+        if not is_open.any():
+            break
+        low, high = np.where(missing > 0, slopes, low), np.where(missing < 0, slopes, high)
+        # The derivative of a mean by its slope is the variance of the scores.
+        step = slopes + missing / np.maximum(variance, 1e-12)
+        step = np.where((low < step) & (step < high), step, (low + high) / 2)
+        slopes = np.where(is_open, step, slopes)
+        found = logits + slopes[:, None] * s
     return found
 
 
@@ -94,7 +106,8 @@ def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float)
     low, high = 0.0, _MAX_SHARPNESS
     for _ in range(_BISECTIONS if len(logits) else 0):
         middle = (low + high) / 2
-        found = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1].mean()
+        variances = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1]
+        found = np.maximum(variances, MIN_VARIANCE).mean()
         low, high = (middle, high) if found > variance else (low, middle)
     return low
 
@@ -119,8 +132,7 @@ def raise_means(
             cases = np.searchsorted(offsets, places, side="right") - 1
             mean, variance = _compute_moments(logits[part] + found[cases, None] * s, s)
             means += np.bincount(cases, mean - usual[part], len(sizes))
-            variances += np.bincount(cases, variance, len(sizes))
-        # The derivative of a mean by its slope is the variance of the scores.
+            variances += np.bincount(cases, np.maximum(variance, MIN_VARIANCE), len(sizes))
         missing = sizes * by - means
         found += np.clip(missing / np.maximum(variances, MIN_VARIANCE), -1.0, 1.0)
     return found
@@ -131,4 +143,4 @@ def _compute_moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     means = chances @ s
-    return means, np.maximum(chances @ s**2 - means**2, MIN_VARIANCE)
+    return means, chances @ s**2 - means**2
