@@ -164,6 +164,8 @@ def test_entities_come_out_in_iob2(written):
         (("EU", "rejects"), ("B-ORG", "O")),
         (("Paris", "France"), ("B-LOC", "B-LOC")),
     ]
+    stray = list(columns.read_ner(written("a O\nb B-MISC\n"), "iob1"))  # in CoNLL-2003 twice
+    assert stray == [(("a", "b"), ("O", "B-MISC"))]
 
 
 def test_a_row_of_one_tab_ends_a_sentence_as_in_wnut(written):
