@@ -200,7 +200,8 @@ def test_words_never_seen_are_kept_up_to_a_number(nlp, monkeypatch):
         words = batch.split()
         found = nlp.vocab.vectors.get_batch([nlp.vocab.strings.add(word) for word in words])
         assert_allclose(found, make(words), rtol=1e-6)
-    assert asked == [["zza", "zzb"], ["zzb", "zzc"], ["zzd", "zze", "zzf"], ["zza"]]
+        assert len(nlp.vocab.vectors._cached_vectors) <= 2
+    assert asked == [["zza", "zzb"], ["zzc"], ["zzb"], ["zzd", "zze", "zzf"], ["zza"]]
 
 
 def test_one_section_of_a_training_configuration_is_enough(varembed, tmp_path):
@@ -357,6 +358,24 @@ def test_a_word_that_the_model_does_not_know_can_be_given_a_vector(nlp, varembed
         assert each("的")[0].is_oov
 
 
+def test_hashes_without_a_text_keep_the_vectors_that_they_were_given(nlp, tmp_path):
+    given = {key: np.full(nlp.vocab.vectors_length, key % 7, "f") for key in (2**64 - 3, 12345)}
+    for key, vector in given.items():
+        nlp.vocab.vectors.add(key, vector=vector)
+    nlp.to_disk(tmp_path)
+    for each in (spacy.load(tmp_path), blank().from_bytes(nlp.to_bytes())):
+        for key, vector in given.items():
+            assert_array_equal(each.vocab.vectors[key], vector)
+
+
+def test_words_that_an_older_version_saved_have_their_vectors(nlp, tmp_path):
+    nlp.to_disk(tmp_path)
+    vector = [0.5] * nlp.vocab.vectors_length
+    cfg = tmp_path / "vocab" / vectors.FOLDER / "cfg.json"
+    cfg.write_text(json.dumps({"name": None, "added": {"我": vector}}))
+    assert spacy.load(tmp_path).vocab["我"].vector.tolist() == vector
+
+
 @pytest.mark.parametrize("added", [[1], {"我": 1}, {"我": ["a"]}, {"cat": [1]}])
 def test_damaged_vectors_of_added_words_are_refused(nlp, added, tmp_path):
     nlp.vocab.set_vector("我", np.ones(nlp.vocab.vectors_length))
@@ -471,14 +490,19 @@ def test_a_deep_copy_has_the_same_vectors_and_words_of_its_own(nlp, varembed):
     assert not nlp.vocab["我"].has_vector
 
 
-@pytest.mark.parametrize("how", ["from the start", "cleared", "from bytes"])
-def test_without_a_model_there_are_no_vectors(nlp, how):
+@pytest.mark.parametrize("how", ["from the start", "cleared", "from bytes", "from disk"])
+def test_without_a_model_there_are_no_vectors(nlp, how, tmp_path):
+    version = nlp.vocab.vectors.version
     if how == "from the start":
         nlp = blank()
     elif how == "cleared":
         nlp.vocab.vectors.clear()
-    else:
+    elif how == "from bytes":
         nlp.vocab.from_bytes(blank().vocab.to_bytes())
+    else:
+        blank().vocab.to_disk(tmp_path)
+        nlp.vocab.from_disk(tmp_path)
+    assert how == "from the start" or nlp.vocab.vectors.version > version
     assert nlp.vocab.vectors.shape == (0, 0)
     assert not nlp("cat").has_vector
     assert nlp.vocab.vectors.get_batch(["cat"]).shape == (1, 0)

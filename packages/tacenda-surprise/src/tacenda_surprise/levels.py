@@ -71,10 +71,9 @@ def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
     """
     span = s[-1] - s[0]
     wanted = np.clip(means, s[0] + _END_MARGIN * span, s[-1] - _END_MARGIN * span)
-    # At a slope this high, the levels farther than half a margin from the end move the mean by less than the other half.
-    high = (np.ptp(logits, axis=1) + np.log(2 * len(s) / _END_MARGIN)) / (
-        _END_MARGIN / 2 * (span or 1.0)
-    )
+    # At this slope the levels farther than half a margin from the end move the mean by less than the other half.
+    half_margin = _END_MARGIN / 2 * (span or 1.0)
+    high = (np.ptp(logits, axis=1) + np.log(2 * len(s) / _END_MARGIN)) / half_margin
     low, slopes, found = -high, np.zeros(len(logits)), logits
     for _ in range(_MAX_TILT_STEPS):
         mean, variance = _compute_moments(found, s)

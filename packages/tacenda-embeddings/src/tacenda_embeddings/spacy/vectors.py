@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,7 @@ class MorphologicalVectors(BaseVectors):
         self._ops: Any = NumpyOps()
         # a weak reference to the pipeline, once there is one
         self._nlp: Callable[[], Any] = lambda: None
+        self.version = 0  # changes whenever a word gets or loses its row
         self.clear()
         if model is not None:
             self._set_model(model)
@@ -158,7 +160,7 @@ class MorphologicalVectors(BaseVectors):
         self._survey: Any = None  # of the tokens that layers ask for
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}
-        self.version = 0  # changes whenever a word gets or loses its row
+        self.version += 1
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
         # vectors of words without a row, in host memory; zeros for a word that has none
         self._cached_vectors: dict[int, Any] = {}
@@ -345,17 +347,19 @@ class MorphologicalVectors(BaseVectors):
     def _impute(self, keys: list[Any]) -> Any:
         """Return the vectors of words without a row (words, width), from a cache."""
         cached, ids = self._cached_vectors, [int(get_string_id(key)) for key in keys]
-        new = {i: key for i, key in zip(ids, keys, strict=True) if i not in cached}
-        if len(cached) + len(new) > _CACHED_WORDS:
-            cached, new = {}, dict(zip(ids, keys, strict=True))
-        texts = {i: self._find_text(key) for i, key in new.items()}
         # a hash without a text is not cached, because it may get one later
-        words = {i: text.split() for i, text in texts.items() if text}
-        if words:
-            cached.update(zip(words, self._compute_means(list(words.values())), strict=True))
-            self._cached_vectors = cached
+        texts = {
+            i: text.split()
+            for i, key in zip(ids, keys, strict=True)
+            if i not in cached and (text := self._find_text(key))
+        }
+        new = dict(zip(texts, self._compute_means(list(texts.values())), strict=True))
         zeros = np.zeros(self.vectors_length, np.float32)
-        return np.stack([cached.get(i, zeros) for i in ids])
+        vectors = np.stack([cached[i] if i in cached else new.get(i, zeros) for i in ids])
+        if len(cached) + len(new) > _CACHED_WORDS:
+            cached.clear()
+        cached.update(islice(new.items(), _CACHED_WORDS))
+        return vectors
 
     def _compute_means(self, texts: list[list[str]]) -> Any:
         """Return the mean of the vectors of the words of every text (texts, width); zeros for a text without words."""
@@ -445,16 +449,17 @@ class MorphologicalVectors(BaseVectors):
 
     # -- to disk and back --------------------------------------------------------------------------
 
-    def _list_added(self) -> dict[str, list[float]]:
-        """Return the vectors of words that were added, by word."""
+    def _list_added(self) -> list[tuple[str | int, list[float]]]:
+        """Return the words that were added, or the hash of one without a text, each with its vector."""
         added = list(self.key2row.items())[self._n_fitted :]
-        return {self._find_text(key): self.data[row].tolist() for key, row in added}
+        return [(self._find_text(key) or key, self.data[row].tolist()) for key, row in added]
 
     def _add_all(self, added: Any) -> None:
         """Add the words that `_list_added` returned. Raises ArtifactError if they are damaged."""
         try:
-            for word, vector in added.items():
-                self.add(word, vector=vector)
+            # older versions saved a dictionary
+            for key, vector in added.items() if isinstance(added, dict) else added:
+                self.add(key, vector=vector)
         except (AttributeError, TypeError, ValueError) as error:
             raise ArtifactError(f"the vectors of added words are damaged: {error}") from error
 
@@ -495,14 +500,16 @@ class MorphologicalVectors(BaseVectors):
         srsly.write_json(folder / "cfg.json", cfg)
 
     def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
-        """Load the model that `to_disk` saved, if there is one, and return the vectors."""
+        """Load the model that `to_disk` saved, or none if there was none, and return the vectors."""
         from tacenda.spacy.component import read_cfg
 
         folder = Path(path) / FOLDER
-        if (folder / "cfg.json").exists():
-            cfg = read_cfg(folder)
-            self.take(folder / "model")._add_all(cfg.get("added", {}))
-            self.name = cfg.get("name")
+        if not (folder / "cfg.json").exists():
+            self.clear()
+            return self
+        cfg = read_cfg(folder)
+        self.take(folder / "model")._add_all(cfg.get("added", []))
+        self.name = cfg.get("name")
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
