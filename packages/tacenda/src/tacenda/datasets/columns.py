@@ -98,7 +98,7 @@ def read_ner(
 
     The first row settles the number of columns. ``scheme`` is how the file writes its tags: CoNLL-2003 ``"iob1"``,
     WNUT-17 ``"iob2"``; ``separator`` is as in `read`. Raises DataError if the file cannot be read, a row is malformed,
-    or an ``I-`` breaks IOB2. A ``B-`` always opens an entity: two in CoNLL-2003 follow ``O``, which IOB1 does not allow.
+    or an ``I-`` breaks IOB2. A ``B-`` always opens an entity: two in CoNLL-2003 follow ``O``, which IOB1 forbids.
     """
     if scheme not in ("iob1", "iob2"):
         raise DataError(f"the tagging scheme {scheme!r} is unknown: choose iob1 or iob2")
