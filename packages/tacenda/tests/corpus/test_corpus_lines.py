@@ -119,6 +119,17 @@ def test_undecodable_bytes_are_located(write_file, size, monkeypatch):
     assert decode(Corpus.from_text(path, encoding="latin-1"))[2] == ["café", "au", "lait"]
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 1 << 17])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_undecodable_bytes_are_located_after_a_byte_order_mark(
+    write_file, encoding, size, monkeypatch
+):
+    monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
+    path = write_file("marked.txt", b"\xef\xbb\xbfa\nb\n\n\xe9 c\n")
+    with pytest.raises(CorpusError, match=r"at line 4, byte offset 8 \(0xe9"):
+        Corpus.from_text(path, encoding=encoding)
+
+
 @pytest.mark.parametrize("size", [1, 5, 1 << 17])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
 def test_undecodable_bytes_of_wide_characters_are_located(write_file, encoding, size, monkeypatch):

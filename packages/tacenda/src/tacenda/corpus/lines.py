@@ -212,16 +212,16 @@ def decode_blocks(
     at_start = True
     for data in chunks:
         state = decoder.getstate()
-        pending = len(state[0])
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             bad = error.object[error.start : min(error.end, error.start + 4)]
+            # from the end: bytes of the piece before may come first, and the mark of utf-8-sig may be missing
+            place = len(data) - len(error.object) + error.start
             decoder.setstate(state)
-            before = decoder.decode(data[: max(error.start - pending, 0)])
-            line = n_lines + before.count("\n") + 1
+            line = n_lines + decoder.decode(data[: max(place, 0)]).count("\n") + 1
             raise CorpusError(
-                f"{name} is not {encoding} at line {line}, byte offset {n_bytes - pending + error.start} "
+                f"{name} is not {encoding} at line {line}, byte offset {n_bytes + place} "
                 f"(0x{bad.hex()}: {error.reason}){_DECODING_ADVICE}"
             ) from error
         except UnicodeError as error:
