@@ -100,12 +100,23 @@ def test_an_error_names_the_file_and_where_reading_began():
         lines_of(partitions(marked, 20), marks="refuse")
 
 
-def test_a_file_that_was_written_to_since_is_an_error():
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])  # which is not cut
+def test_a_file_that_was_written_to_since_is_an_error(encoding):
     address = put("memory://growing.txt", b"a\n" * 10)
-    found = partitions(address, 5)
+    found = partitions(address, 5, encoding)
     put(address, b"a\n" * 11)
     with pytest.raises(CorpusError, match=r"growing.txt has been written to"):
-        lines_of(found)
+        lines_of(found, encoding=encoding)
+    fsspec.filesystem("memory").rm(address)
+    with pytest.raises(CorpusError, match=r"there is no file .*growing.txt"):
+        lines_of(found, encoding=encoding)
+
+
+def test_partitions_of_a_file_are_read_side_by_side(write_file):
+    found = partitions(write_file("shared.txt", b"ab\n" * 20), 30)
+    with found[0].file as opened:
+        assert lines_of(found) == ["ab"] * 20
+        assert opened.read() == b"ab\n" * 20
 
 
 def test_what_cannot_be_read_is_a_clear_error(tmp_path):

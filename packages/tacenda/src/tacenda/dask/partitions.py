@@ -77,7 +77,14 @@ class Partition:
         read, or has another size than when the partitions were cut.
         """
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
-        first, chunks = (0, byte_chunks(self)) if self.end is None else self._read_range()
+        try:
+            if self.file.fs.size(self.file.path) != self.size:
+                raise CorpusError(
+                    f"{self.name} has been written to since its size was looked up: start again when it is whole"
+                )
+            first, chunks = (0, byte_chunks(self)) if self.end is None else self._read_range()
+        except OSError as error:
+            raise _read_error(self.name, error) from error
         blocks = decode_blocks(
             chunks, name, encoding, errors, longest=LONGEST_LINE, first_byte=first
         )
@@ -86,16 +93,10 @@ class Partition:
     def _read_range(self) -> tuple[int, Iterator[bytes]]:
         """Return the place of its first byte in the file, and its bytes in pieces."""
         assert self.end is not None
-        try:
-            with self.file as file:
-                if self.file.fs.size(self.file.path) != self.size:
-                    raise CorpusError(
-                        f"{self.name} has been written to since its size was looked up: start again when it is whole"
-                    )
-                data = read_block(file, self.begin, self.end - self.begin, b"\n")
-                first = file.tell() - len(data)
-        except OSError as error:
-            raise _read_error(self.name, error) from error
+        # not ``with self.file``, which would close what other threads have opened
+        with self.file.fs.open(self.file.path, "rb") as file:
+            data = read_block(file, self.begin, self.end - self.begin, b"\n")
+            first = file.tell() - len(data)
         pieces = (data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
         if not self.begin:
             return first, chain(pieces, [b""])
