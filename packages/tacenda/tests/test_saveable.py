@@ -303,11 +303,14 @@ def test_each_model_within_a_model_keeps_the_precision_in_which_it_was_stored(tm
         joined = Sum(loaded=Lookup.load(tmp_path / "small"), new=Lookup().fit(1))
         joined.save(tmp_path / "joined")
         parts = tacenda.load(tmp_path / "joined").parts
+        small = tacenda.load(tmp_path / "joined").rounded("int8")
     assert {name: part.precision for name, part in parts.items()} == {
         "loaded": "int8",
         "new": "full",
     }
     np.testing.assert_array_equal(parts["new"].learned.table, joined.parts["new"].learned.table)
+    assert {part.precision for part in small.parts.values()} == {"int8"}
+    assert small.rounded("int8") is small
 
 
 def test_a_model_without_settings_can_be_shown():

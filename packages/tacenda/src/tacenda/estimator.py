@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
@@ -269,13 +269,20 @@ class Estimator:
 
     def rounded(self, precision: Precision) -> Self:
         """Return the model as it is after it was saved with a precision and loaded. Raises ArtifactError as `save`."""
-        if precision == self.precision:
+        if {self.precision, *self._precisions()} == {precision}:
             return self
         return self.from_artifact(self.to_artifact(precision))
 
+    def _precisions(self) -> Iterator[Precision]:
+        """Yield the precision of every model with tables to round: of this one, and of those that it is made of."""
+        if self.roundable:
+            yield self.precision
+        for model in self.nested().values():
+            yield from model._precisions()
+
     def can_be_compact(self) -> bool:
         """Return whether the model, or one that it is made of, has tables that can be rounded."""
-        return bool(self.roundable) or any(m.can_be_compact() for m in self.nested().values())
+        return bool(list(self._precisions()))
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
