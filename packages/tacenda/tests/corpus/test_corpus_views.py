@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import decode
-from tacenda.corpus import Corpus
+from tacenda.corpus import Corpus, as_corpus
 from tacenda.errors import CorpusError
 
 lengths = st.lists(st.integers(1, 9), min_size=1, max_size=15)
@@ -102,6 +102,16 @@ def test_a_copy_is_the_same_text_and_cannot_be_changed_either(copied):
     for array in (again.ids, again.offsets):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
+
+
+def test_a_corpus_may_be_empty_but_nothing_is_fitted_to_it():
+    empty = Corpus(np.empty(0, np.int32), np.zeros(1, np.int64), corpus_of([1]).vocabulary)
+    about = empty.describe()
+    assert (about["n_tokens"], about["oov_rate"], about["longest_sentence"]) == (0, 0.0, 0)
+    assert about["top_words"] == [*empty.blocks(), *empty.stream(), *empty] == []
+    assert len(empty.head(3)) == 0
+    with pytest.raises(CorpusError, match="there are no tokens in the corpus"):
+        as_corpus(empty)
 
 
 def test_another_seed_gives_another_split():

@@ -470,8 +470,8 @@ class Corpus:
             "n_tokens": self.n_tokens,
             "n_sentences": self.n_sentences,
             "n_types": len(self.vocabulary),
-            "oov_rate": oov / self.n_tokens,
-            "longest_sentence": int(np.diff(self.offsets).max()),
+            "oov_rate": oov / max(self.n_tokens, 1),
+            "longest_sentence": int(np.diff(self.offsets).max(initial=0)),
             "top_words": [(self.vocabulary.words[i], int(counts[i])) for i in top if counts[i]],
             **self.origin,
         }

@@ -18,6 +18,7 @@ from tacenda.corpus.lines import (
     text_blocks,
     text_files,
 )
+from tacenda.corpus.word_ids import no_tokens_error
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -76,6 +77,8 @@ def as_corpus(
     """
     check_marks(marks)
     if isinstance(text, Corpus):
+        if not text.n_tokens:
+            raise no_tokens_error("the corpus")
         if vocabulary is not None:
             vocabulary.require_same(text.vocabulary, "the corpus")
         if marks != "keep":
