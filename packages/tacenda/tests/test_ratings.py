@@ -233,6 +233,14 @@ def test_different_seeds_split_differently():
         assert cut(0)[1].fingerprint != cut(1)[1].fingerprint
 
 
+def test_a_seed_that_is_no_whole_number_is_refused():
+    r = make({(u, i): 3 for u in range(3) for i in range(3)})
+    for cut in (split, folds, split_per_user):
+        for seed in (-1, 0.5, None):
+            with pytest.raises(ConfigurationError, match=f"seed is {seed}; it must be a whole"):
+                cut(r, seed=seed)
+
+
 @pytest.mark.parametrize(
     "held_out",
     [

@@ -416,7 +416,7 @@ def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ra
         raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
     n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
     test = np.zeros(len(ratings), bool)
-    test[np.random.default_rng(seed).permutation(len(ratings))[:n_test]] = True
+    test[_make_generator(seed).permutation(len(ratings))[:n_test]] = True
     return ratings.select(~test), ratings.select(test)
 
 
@@ -428,7 +428,7 @@ def folds(
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
         )
-    fold = np.random.default_rng(seed).permutation(len(ratings)) % n_folds
+    fold = _make_generator(seed).permutation(len(ratings)) % n_folds
     return (
         (ratings.select(fold != number), ratings.select(fold == number))
         for number in range(n_folds)
@@ -444,7 +444,7 @@ def split_per_user(
     sizes = np.diff(ratings.user_offsets)
     n_chosen = np.where(sizes >= n_test + least, n_test, 0)
     # the first in a random order
-    return _split_by_rank(ratings, np.random.default_rng(seed).random(len(ratings)), n_chosen)
+    return _split_by_rank(ratings, _make_generator(seed).random(len(ratings)), n_chosen)
 
 
 def split_last(
@@ -467,6 +467,11 @@ def split_last(
     n_train = sizes - np.floor(fraction * sizes + 1e-9).astype(int)
     test, train = _split_by_rank(ratings, times, n_train)
     return train, test
+
+
+def _make_generator(seed: int) -> np.random.Generator:
+    check_whole("seed", seed, 0)
+    return np.random.default_rng(seed)
 
 
 def _split_by_rank(
