@@ -8,7 +8,7 @@ import pytest
 
 from support.processes import output_of
 from tacenda import devices, kernels
-from tacenda.array_ops import in_c_order, to_device, to_numpy, to_tensors
+from tacenda.array_ops import assign, in_c_order, to_device, to_numpy, to_tensors
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.settings import Settings
 
@@ -197,4 +197,6 @@ def test_arrays_go_to_a_device_and_come_back():
     np.testing.assert_array_equal(to_numpy(tensor), array)
     array.flags.writeable = False
     np.testing.assert_array_equal(to_numpy(to_device(array, "cpu:0")), array)
+    assign(tensor, array[::-1])
+    np.testing.assert_array_equal(to_numpy(tensor), array[::-1])
     assert to_device(np.array(1.0), "cpu:0").shape == in_c_order(np.array(1.0)).shape == ()

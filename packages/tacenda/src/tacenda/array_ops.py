@@ -76,11 +76,8 @@ def assign(target: Array, array: Any) -> None:
     """Copy an array of NumPy into an array or tensor of the same shape."""
     if not hasattr(target, "copy_"):
         target[...] = array
-        return
-    import torch
-
-    # torch warns of arrays that cannot be written
-    target.copy_(torch.from_numpy(array if array.flags.writeable else array.copy()))
+    else:
+        target.copy_(to_tensors((array,), "cpu")[0])
 
 
 def zeros(shape: tuple[int, ...], like: Array) -> Array:
