@@ -1,3 +1,5 @@
+import importlib
+
 import numpy as np
 import pytest
 
@@ -86,11 +88,17 @@ def test_nan_stays_in_its_sequence():
     np.testing.assert_array_equal(np.isnan(linear_recurrence(**args)), expected)
 
 
-def test_a_silent_long_sequence_under_an_explosive_matrix_stays_silent():
-    out = linear_recurrence(
-        np.eye(2, dtype=np.float32) * 50, np.zeros((5000, 2), np.float32), [0, 5000]
-    )
-    np.testing.assert_array_equal(out, 0.0)
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+@pytest.mark.parametrize("growth", [5, 50, 1e6])
+def test_a_silent_long_sequence_under_an_explosive_matrix_stays_silent(backend, growth):
+    run = importlib.import_module(f"tacenda.kernels.sequences.{backend}").linear_recurrence
+    F, u = np.eye(2, dtype=np.float32) * np.float32(growth), np.zeros((5000, 2), np.float32)
+    u[:, 1] = F[1, 1] = 0.5
+    if backend == "torch":
+        F, u = map(pytest.importorskip("torch").from_numpy, (F, u))
+    out = np.asarray(run(F, u, np.array([0, 2, 5000]), False))
+    np.testing.assert_array_equal(out[:, 0], 0.0)
+    np.testing.assert_allclose(out[[1, 99, 4999], 1], [0.75, 1, 1])
 
 
 @pytest.mark.parametrize(

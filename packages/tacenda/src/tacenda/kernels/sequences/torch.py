@@ -3,7 +3,7 @@
 A sequence of more than `CHUNK` tokens is cut into chunks that run side by side from states of zeros. Their correct last
 states are a recurrence over the chunks with a power of F, computed by this same function; then a second run without
 input adds the contribution of the inherited states. That is twice the flops, in products that fill the device. The cuts
-of a sequence depend on its length alone. Memory besides the result: a copy of it, sorted by steps.
+of a sequence depend on F and its length alone. Memory besides the result: a copy of it, sorted by steps.
 """
 
 from itertools import pairwise
@@ -20,13 +20,19 @@ CHUNK = 64
 
 def linear_recurrence(F, u, offsets, reverse):
     lengths = np.diff(offsets)
-    counts = -(-lengths // CHUNK)
+    chunk = int(lengths.max(initial=1))
+    if chunk > CHUNK:
+        # in float64, where F^64 does not overflow before the states themselves do in float32
+        power = torch.linalg.matrix_power(F.double(), CHUNK)
+        if power.isfinite().all():
+            chunk = CHUNK
+    counts = -(-lengths // chunk)
     owner = np.repeat(np.arange(len(counts)), counts)
     borders = np.concatenate([[0], np.cumsum(counts)])
-    place = (np.arange(len(owner)) - borders[:-1][owner]) * CHUNK
+    place = (np.arange(len(owner)) - borders[:-1][owner]) * chunk
     step = -1 if reverse else 1
     first = (offsets[1:] - 1 if reverse else offsets[:-1])[owner] + step * place
-    sizes = np.minimum(CHUNK, lengths[owner] - place)
+    sizes = np.minimum(chunk, lengths[owner] - place)
     if not len(sizes):
         return torch.empty_like(u)
     # The rows of step t of all chunks with more than t tokens, longest first, one step after another. Sequences of 100
@@ -44,11 +50,10 @@ def linear_recurrence(F, u, offsets, reverse):
         ends, firsts = to_tensors(
             (_find_ends(order, sizes, running), np.flatnonzero(place == 0)), u.device
         )
-        power = torch.linalg.matrix_power(F.double(), CHUNK).to(F.dtype)
-        inherited = linear_recurrence(power, states[ends], borders, False).roll(1, 0)
+        inherited = linear_recurrence(power, states[ends].double(), borders, False).roll(1, 0)
         inherited[firsts] = 0
         (turn,) = to_tensors((order,), u.device)
-        _inherit(F, states, running, inherited[turn])
+        _inherit(F, states, running, inherited[turn].to(F.dtype))
     out = torch.empty_like(u)
     out[at] = states
     return out
