@@ -431,15 +431,15 @@ def _encode(
     document = {
         "format": _FORMAT,
         "format_version": FORMAT_VERSION,
-        **{key: _check_text(getattr(artifact, key), key) for key in _TEXTS},
+        **{key: getattr(artifact, key) for key in _TEXTS},
         "config": _copy_json(artifact.config, "config"),
         "fitted_on": _copy_json(artifact.fitted_on, "fitted_on"),
         "figures": _copy_json(artifact.figures, "figures"),
         "files": {name: entry(member) for name, member in sorted(files.items())},
         "nested": {name: entry(member) for name, member in sorted(nested.items())},
-        _SEAL: _seal(artifact),
     }
-    _check_figures(document["figures"])
+    _check_values(document)
+    document[_SEAL] = _seal(artifact)
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
         raise ArtifactError(
@@ -476,14 +476,9 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     if document.keys() - {_SEAL} != _KEYS:
         odd = ", ".join(sorted(map(str, (document.keys() - {_SEAL}) ^ _KEYS)))
         raise ArtifactError(f"model.json lacks or adds keys: {odd}")
-    for key in ("config", "fitted_on", "files", "nested"):
-        if not isinstance(document[key], dict):
-            raise ArtifactError(f"model.json: {key} must be an object")
-    _check_figures(document["figures"])
-    texts: dict[str, Any] = {key: _check_text(document[key], key) for key in _TEXTS}
-    described = {key: document[key] for key in ("config", "fitted_on", "figures")}
-    seal = _check_text(document.get(_SEAL, "-"), _SEAL).strip("-")
-    manifest = _Manifest(Artifact(**texts, **described, arrays={}), {}, {}, seal)
+    _check_values(document)
+    described = {key: document[key] for key in (*_TEXTS, "config", "fitted_on", "figures")}
+    manifest = _Manifest(Artifact(**described, arrays={}), {}, {}, document.get(_SEAL, ""))
     for section, members in (("files", manifest.files), ("nested", manifest.nested)):
         for name, entry in document[section].items():
             known = {"size", "sha256", "folder"} if section == "nested" else {"size", "sha256"}
@@ -523,15 +518,19 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
     return digest.hexdigest()
 
 
-def _check_figures(figures: Any) -> None:
+def _check_values(document: Mapping[str, Any]) -> None:
+    """Raise ArtifactError for a manifest whose values are not of the right types."""
+    for key in sorted(document.keys() & {*_TEXTS, _SEAL}):
+        value = document[key]
+        is_short = isinstance(value, str) and len(value) <= 200 and value.isprintable()
+        if not is_short or (not value and key != "version"):
+            raise ArtifactError(f"{key} must be a short printable text, not {value!r:.80}")
+    for key in ("config", "fitted_on", "files", "nested"):
+        if not isinstance(document[key], dict):
+            raise ArtifactError(f"{key} must be an object")
+    figures = document["figures"]
     if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
         raise ArtifactError("figures must be a list of objects")
-
-
-def _check_text(value: Any, key: str) -> str:
-    if not isinstance(value, str) or len(value) > 200 or (not value and key != "version"):
-        raise ArtifactError(f"{key} must be a short text, not {value!r:.80}")
-    return str(_copy_json(value, key))
 
 
 def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
