@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import to_numpy
-from tacenda.arrays import Array, Float32, Float64, named, positive, take
+from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
@@ -91,6 +91,16 @@ class FittedLDS(TwoSided):
         """The matrix R (states, states) for which the table of inputs is `_compute_raw_inputs` times R^T."""
         X = _compute_raw_inputs(self.C, self.d, self.scale, self.mean)
         return np.asarray(np.linalg.solve(X.T @ X, X.T @ self.table).T)
+
+
+class _Compact(Arrays):
+    """The arrays of the compact form that the table of inputs is computed from."""
+
+    C: Float32[Array, "types states"]
+    mean: Float64[Array, "types"]
+    reading: Float64[Array, "states states"]
+    scale: Float64[Array, "types", positive] | None = None  # 1 / m if absent
+    d: Float64[Array, "types", named("noise.d")] | None = None
 
 
 def _compute_raw_inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
@@ -422,13 +432,12 @@ class LDS(Estimator):
         noise = self.settings.advanced.noise
         n_types = len(arrays["vocabulary.counts"])  # the vocabulary is checked already
         sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
-        reading = None
-        if "reading" in arrays:  # the compact form
-            mean = arrays["mean"]
-            reading = take(arrays, "reading", Float64[Array, "states states"], sizes)
-            scale = arrays.get("scale", 1 / np.where(mean > 0, mean, np.nan))
-            raw_inputs = _compute_raw_inputs(arrays["C"], arrays.get("noise.d"), scale, mean)
-            table = (raw_inputs @ reading.T).astype(np.float32)
+        compact = _Compact.from_arrays(arrays, **sizes) if "reading" in arrays else None
+        if compact is not None:
+            C, mean, reading, scale, d = vars(compact).values()
+            if scale is None:
+                scale = 1 / np.where(mean > 0, mean, np.nan)
+            table = (_compute_raw_inputs(C, d, scale, mean) @ reading.T).astype(np.float32)
             arrays = {**arrays, "table": table, "scale": scale}
         state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted = "N" if noise == "full" else "d"
@@ -436,8 +445,9 @@ class LDS(Estimator):
             raise ArtifactError(
                 f"noise={noise!r} goes with the array noise.{wanted} alone: the model is damaged"
             )
-        if reading is not None:
-            state.__dict__["reading"] = reading  # as saved, so that it is saved again bit for bit
+        if compact is not None:
+            # as saved, so that it is saved again bit for bit
+            state.__dict__["reading"] = compact.reading
         self.learned = state
 
 
