@@ -154,13 +154,30 @@ def test_a_frozen_tagger_hears_of_another_model_when_the_rest_is_initialized(toy
 
 
 @pytest.mark.parametrize(
-    ("words", "width", "numbers"),
-    [(["the"], 8, b"123"), ("ab", 8, bytes(32)), ([1], 8, bytes(16)), (["the"], -1, b"12")],
+    "records",
+    [
+        *(
+            {"0": [{"words": words, "width": width, "numbers": numbers}, ""]}
+            for words, width, numbers in [
+                (["the"], 8, b"123"),
+                ("ab", 8, bytes(32)),
+                ([1], 8, bytes(16)),
+                (["the"], -1, b"12"),
+                (["the"], 8, np.full(8, np.nan, np.float16).tobytes()),
+            ]
+        ),
+        "0",
+        ["0"],
+        1,
+    ],
 )
-def test_a_damaged_record_is_named(toy, words, width, numbers):
+def test_a_damaged_record_is_named(toy, records, tmp_path):
     nlp = train(build(toy))
     [node] = [n for n in nlp.get_pipe("tagger").model.walk() if n.name == "doc_tensor"]
-    node.attrs["trained_on"] = {"0": [{"words": words, "width": width, "numbers": numbers}, ""]}
+    node.attrs["trained_on"] = records
+    nlp = reload(nlp, tmp_path / "nlp")
+    with pytest.raises(ConfigurationError, match="damaged record of its training"):
+        nlp("the cat")
     with pytest.raises(ConfigurationError, match="damaged record of its training"):
         nlp.get_pipe("token_embeddings").initialize(artifact=toy)
 

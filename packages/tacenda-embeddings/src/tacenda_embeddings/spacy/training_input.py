@@ -50,8 +50,7 @@ def record_training(readings: Iterable[Reading], model: Any) -> None:
     """Record in layers that are about to be trained the fingerprint of the model that they will be trained on."""
     fingerprint = Fingerprint.of(model)
     for _, _, layer, key in readings:
-        records = layer.attrs.get(TRAINED_ON) or {}
-        layer.attrs[TRAINED_ON] = {**records, key: _make_record(fingerprint)}
+        layer.attrs[TRAINED_ON] = {**_read_records(layer), key: _make_record(fingerprint)}
 
 
 def compare_and_record(readings: Iterable[Reading], model: Any, giver: str) -> bool:
@@ -66,7 +65,7 @@ def compare_and_record(readings: Iterable[Reading], model: Any, giver: str) -> b
     complete = True
     mismatched: dict[str, float] = {}  # the lowest cosine of each component
     for component, pipe, layer, key in readings:
-        records = dict(layer.attrs.get(TRAINED_ON) or {})
+        records = _read_records(layer)
         if key not in records:
             if not _has_weights(pipe):
                 complete = False
@@ -111,15 +110,27 @@ def _make_record(fingerprint: Fingerprint, digest: str = "") -> list[Any]:
     return [fingerprint.to_dict(), digest]
 
 
+def _read_records(layer: Model[Any, Any]) -> dict[str, Any]:
+    """Return the records of a layer by input. Raises ConfigurationError if they are damaged."""
+    records = layer.attrs.get(TRAINED_ON) or {}
+    if not isinstance(records, Mapping):
+        raise _damage_error(f"it is a {type(records).__name__}")
+    return dict(records)
+
+
 def _read_record(record: Any) -> tuple[Fingerprint, str]:
     """Return the fingerprint and the digest of a record. Raises ConfigurationError if it is damaged."""
     try:
         fingerprint, digest = record
         return Fingerprint.from_dict(fingerprint), str(digest)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"a layer of the pipeline carries a damaged record of its training ({error}): train it again"
-        ) from error
+        raise _damage_error(str(error)) from error
+
+
+def _damage_error(fault: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"a layer of the pipeline carries a damaged record of its training ({fault}): train it again"
+    )
 
 
 def _has_weights(pipe: Any) -> bool:
@@ -204,7 +215,8 @@ class Fingerprint:
             ):
                 sample = np.frombuffer(numbers, np.float16)
                 sample = sample.reshape(len(words), min(_SAMPLE_COLUMNS, width))
-                return cls(tuple(words), width, sample)
+                if np.isfinite(sample).all():
+                    return cls(tuple(words), width, sample)
         raise ValueError("its words, width or numbers are invalid")
 
 
