@@ -96,7 +96,6 @@ class _Network(Trainer):
     ) -> None:
         self.owner, self.dev = owner, dev
         self.rng = np.random.default_rng(owner.seed)
-        self.optimizer = Adam()
 
         def glorot(rows: int, columns: int) -> Floats:
             bound = (6.0 / (rows + columns)) ** 0.5
@@ -109,6 +108,7 @@ class _Network(Trainer):
             "b2": np.zeros(n_classes, np.float32),
         }
         self.learned = self.weights
+        self.optimizer = Adam(self.weights)
 
     def step(self, batch: tuple[Floats, NDArray[np.int64]], learning_rate: float) -> StepResult:
         X, y = batch[0], batch[1]
@@ -129,7 +129,7 @@ class _Network(Trainer):
         p /= np.float32(len(y))
         back = (p @ w["W2"].T) * keep * (1.0 - h * h)
         gradients = {"W1": X.T @ back, "b1": back.sum(0), "W2": dropped.T @ p, "b2": p.sum(0)}
-        self.optimizer.update(w, gradients, learning_rate)
+        self.optimizer.update(gradients, learning_rate)
         return StepResult(loss, len(y))
 
     def predict(self, X: Floats, block: int = 8192) -> NDArray[np.int64]:

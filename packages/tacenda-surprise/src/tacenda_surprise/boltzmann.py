@@ -375,12 +375,13 @@ class ContrastiveDivergence(_Trainer):
         penalties = {"weights": cases.penalty}
         if cases.identities is not None:
             penalties["side_weights"] = self._side_penalty
-        self._adam = self.rest["adam"] = Adam(weight_decay=penalties, device=device)
+        parameters = {name: array for name, array in self.learned.items() if len(array)}
+        self._adam = self.rest["adam"] = Adam(parameters, weight_decay=penalties)
         self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         (numbers,) = batch
-        own = dict(self.learned.items())
+        own = self._adam.parameters
         found = boltzmann_divergence(*self._kernel_arguments(numbers))
         self.steps += 1
         gradients = {name: getattr(found, name) for name in own}
@@ -389,9 +390,7 @@ class ContrastiveDivergence(_Trainer):
         # The prior holds the visible biases near where they began.
         held = float(np.float32(float(self._cases.usual.damping) / self._n_filled))
         gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
-        if not len(own["side_weights"]):
-            del gradients["side_weights"]
-        self._adam.update(own, gradients, learning_rate)
+        self._adam.update(gradients, learning_rate)
         return self._make_result(numbers, found.error)
 
 

@@ -57,6 +57,14 @@ def _renew_blis() -> None:
         renew()
 
 
+def _stop_torch_threads() -> None:
+    """Let torch work in one thread: with more, it would wait forever for those that only the parent has."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stop_torch_threads)
     os.register_at_fork(after_in_child=_renew_owners)
     os.register_at_fork(after_in_child=_renew_blis)

@@ -32,10 +32,10 @@ def clusters(n=400, seed=0, width=5, classes=3):
 class SoftmaxRegression(Trainer):
     """Multinomial logistic regression; dropout on the features gives it random state."""
 
-    def __init__(self, dev=None, width=5, classes=3, dropout=0.2, seed=0, optimizer=None):
+    def __init__(self, dev=None, width=5, classes=3, dropout=0.2, seed=0, decay=1e-3):
         self.rng = np.random.default_rng(seed)
         self.weights = {"W": self.rng.normal(size=(width, classes)) * 0.01, "b": np.zeros(classes)}
-        self.optimizer = optimizer or Adam(weight_decay={"W": 1e-3})
+        self.optimizer = Adam(self.weights, weight_decay={"W": decay})
         self.learned = {"weights": self.weights}
         self.rest = {"optimizer": self.optimizer, "rng": self.rng}
         self.dropout, self.dev = dropout, dev
@@ -54,7 +54,7 @@ class SoftmaxRegression(Trainer):
         loss = -np.log(p[np.arange(len(y)), y]).sum()
         p[np.arange(len(y)), y] -= 1.0
         gradients = {"W": X.T @ p / len(y), "b": p.mean(0)}
-        self.optimizer.update(self.weights, gradients, learning_rate)
+        self.optimizer.update(gradients, learning_rate)
         return StepResult(loss, len(y), np.linalg.norm(gradients["W"]))
 
     def evaluate(self):

@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 
 from tacenda.errors import ConfigurationError, FittingError, TacendaError
 from tacenda.fitting import (
-    Adam,
     ArrayBatches,
     Callback,
     Cosine,
@@ -63,7 +62,7 @@ def settings(**changes):
 
 def test_softmax_regression_reaches_the_optimum_that_bfgs_finds(models):
     X, y = models.clusters(200)
-    model = models.SoftmaxRegression(dev=(X, y), dropout=0.0, optimizer=Adam())
+    model = models.SoftmaxRegression(dev=(X, y), dropout=0.0, decay=0.0)
     source = ArrayBatches(X, y, batch_size=100)
     history = fit(model, source, settings(epochs=300, learning_rate=Cosine(0.3, epochs=300)))
 

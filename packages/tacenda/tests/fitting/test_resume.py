@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tacenda.fitting import Trainer
+from tacenda.fitting import ArrayBatches, Trainer
 
 
 @pytest.fixture(scope="module")
@@ -89,29 +89,59 @@ def test_torch_lstm_with_adam_and_dropout_resumes_identically(
     assert history.evaluations[-1].value < history.evaluations[0].value
 
 
-def test_an_optimizer_of_scalars_comes_back_in_its_shapes():
+class Scalar(Trainer):
+    """Minimizes x^2 with an optimizer of torch."""
+
+    def __init__(self, make_optimizer, shape=()):
+        import torch
+
+        self.x = torch.full(shape, 2.0, requires_grad=True)
+        self.optimizer = make_optimizer([self.x])
+        self.learned, self.rest = {"x": self.x}, {"optimizer": self.optimizer}
+
+    def step(self, batch, learning_rate):
+        self.optimizer.zero_grad()
+        (loss := (self.x**2).sum()).backward()
+        self.optimizer.step()
+        self.steps += 1
+        return loss.detach(), 1
+
+
+def scalar_model(name="Adam", shape=()):
     torch = pytest.importorskip("torch")
+    return Scalar(lambda x: getattr(torch.optim, name)(x, lr=0.1), shape)
 
-    class Scalar(Trainer):
-        def __init__(self):
-            self.x = torch.tensor(2.0, requires_grad=True)
-            self.adam = torch.optim.Adam([self.x])
-            self.learned, self.rest = {"x": self.x}, {"adam": self.adam}
 
-        def step(self, batch, learning_rate):
-            self.adam.zero_grad()
-            (loss := self.x**2).backward()
-            self.adam.step()
-            return loss.detach(), 1
+@pytest.mark.parametrize("steps_before", [0, 2])
+@pytest.mark.parametrize("steps_of_the_saved", [0, 1])
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_state_replaces_everything_that_a_trainer_has(
+    models, kind, steps_of_the_saved, steps_before
+):
+    def take(model, n):
+        for batch in ArrayBatches(*models.clusters(), batch_size=40).batches(0):
+            for _ in range(n):
+                model.step(batch, 0.1)
+            return model
 
-    straight, resumed = Scalar(), Scalar()
-    straight.step(None, 0.1)
+    make = {"numpy": models.numpy_model, "torch": scalar_model}[kind]
+    straight, resumed = take(make(), steps_of_the_saved), take(make(), steps_before)
     resumed.load_state({name: array.copy() for name, array in straight.state().items()})
     for model in (straight, resumed):
-        model.step(None, 0.1)
+        take(model, 1)
+    assert resumed.state().keys() == straight.state().keys()
     for name, array in straight.state().items():
         assert array.shape == resumed.state()[name].shape
         np.testing.assert_array_equal(array, resumed.state()[name])
+
+
+@pytest.mark.parametrize("other", [("Adagrad", ()), ("Adam", (1,)), ("Adam", (2, 2))])
+def test_the_state_of_another_optimizer_of_torch_is_refused(other):
+    saved, model = scalar_model(*other), scalar_model()
+    saved.step(None, 0.1)
+    state = {**saved.state(), "x": model.state()["x"]}
+    with pytest.raises(ValueError, match=r"^optimizer: 0: .*(names differ|it is float32 \(\))"):
+        model.load_state(state)
 
 
 def test_a_finished_run_is_not_trained_again(models, tmp_path):

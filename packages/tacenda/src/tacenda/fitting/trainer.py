@@ -5,8 +5,8 @@ For example:
     class Regression(Trainer):
         def __init__(self, width: int, seed: int) -> None:
             self.weights, self.rng = np.zeros(width), np.random.default_rng(seed)
-            self.adam = Adam()
             self.learned = {"weights": self.weights}  # what the model is made of
+            self.adam = Adam(self.learned)
             self.rest = {"adam": self.adam, "rng": self.rng}  # what else the next steps depend on
 
         def step(self, batch, learning_rate):
@@ -19,7 +19,6 @@ That is all a checkpoint needs to know.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.array_ops import assign, to_device, to_numpy, to_tensors, zeros
+from tacenda.array_ops import assign, to_numpy, zeros
 from tacenda.arrays import LARGEST, Arrays
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.shared import adam
@@ -88,11 +87,9 @@ class Trainer:
 
     def load_state(self, saved: State, /) -> None:
         """Put back what `state` returned. Raises ValueError where names, shapes or dtypes differ."""
-        if "steps" not in saved:
-            raise ValueError("the number of steps is missing")
-        parts = {**dict(self.learned.items()), **dict(self.rest.items())}
-        unpack(parts, {key: array for key, array in saved.items() if key != "steps"})
-        self.steps = int(saved["steps"])
+        steps = np.array(self.steps)
+        unpack({**dict(self.learned.items()), **dict(self.rest.items()), "steps": steps}, saved)
+        self.steps = int(steps)
 
 
 # -- optimizers ---------------------------------------------------------------------------------------
@@ -101,30 +98,35 @@ class Trainer:
 class Adam:
     """The optimizer Adam of Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1: beta1 0.9, beta2 0.999, epsilon 1e-8.
 
-    Parameters and gradients are dictionaries of arrays by name. A parameter, its gradient and its running means have
-    one dtype, float32 or float64. A parameter whose name is absent from the gradients of a step is left as it is.
+    A parameter, its gradient and its running means are on one device and have one dtype, float32 or float64. A
+    parameter whose name is absent from the gradients of a step is left as it is.
 
     Parameters
     ----------
+    parameters
+        The arrays that `update` changes in place, by name.
     weight_decay
         By parameter name: this number times the parameter is added to its gradient (L2 penalty).
-    device
-        Of parameters and gradients; see `tacenda.devices`.
     """
 
     def __init__(
-        self, *, weight_decay: Mapping[str, float] | None = None, device: str = "cpu"
+        self, parameters: Mapping[str, Any], *, weight_decay: Mapping[str, float] | None = None
     ) -> None:
-        self.weight_decay, self._device = dict(weight_decay or {}), device
-        self._slots: dict[str, NDArray[Any]] = {}
+        self.parameters, self.weight_decay = dict(parameters), dict(weight_decay or {})
+        of_each = self.parameters.items()
+        self._slots: dict[str, dict[str, Any]] = {
+            "mean": {name: zeros(array.shape, array) for name, array in of_each},
+            "square": {name: zeros(array.shape, array) for name, array in of_each},
+            "steps": {name: np.zeros((), np.int64) for name in self.parameters},
+        }
 
-    def update(self, parameters: State, gradients: State, learning_rate: float) -> None:
+    def update(self, gradients: Mapping[str, Any], learning_rate: float) -> None:
         """Make one step, in place. Raises ConfigurationError for a gradient that fits no parameter."""
         for name, gradient in gradients.items():
-            parameter = parameters.get(name)
+            parameter = self.parameters.get(name)
             if parameter is None:
                 raise ConfigurationError(
-                    f"gradient of {name!r} has no parameter; there are: {', '.join(parameters)}"
+                    f"gradient of {name!r} has no parameter; there are: {', '.join(self.parameters)}"
                 )
             if gradient.shape != parameter.shape:
                 raise ConfigurationError(
@@ -134,30 +136,18 @@ class Adam:
             decay = self.weight_decay.get(name, 0.0)
             if decay:
                 gradient = gradient + decay * parameter
-            if f"steps/{name}" not in self._slots:
-                for slot in ("mean", "square"):
-                    self._slots[f"{slot}/{name}"] = zeros(parameter.shape, parameter)
-                self._slots[f"steps/{name}"] = np.zeros((), np.int64)
-            m, v, steps = (self._slots[f"{slot}/{name}"] for slot in ("mean", "square", "steps"))
+            m, v, steps = (slots[name] for slots in self._slots.values())
             # in place: the slots hold this 0-dimensional array
             steps += 1
             adam(parameter, m, v, gradient, learning_rate, int(steps))
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return the running means and step counts as numpy arrays by name; empty before the first update.
-
-        Arrays on the CPU are not copied.
-        """
-        return {key: to_numpy(array) for key, array in self._slots.items()}
+    def state(self) -> State:
+        """Return the running means and step counts by name; arrays on the CPU are not copied."""
+        return pack(self._slots)
 
     def load_state(self, state: State) -> None:
-        """Put copies of what `state` returned back, the step counts on the CPU."""
-        self._slots = {
-            key: to_device(
-                np.array(array, copy=True), "cpu" if key.startswith("steps/") else self._device
-            )
-            for key, array in state.items()
-        }
+        """Put back what `state` returned. Raises ValueError where names, shapes or dtypes differ."""
+        unpack(self._slots, state)
 
 
 def set_learning_rate(optimizer: Any, learning_rate: float) -> None:
@@ -211,11 +201,8 @@ def unpack(part: Any, saved: State) -> None:
             name = max(names, key=len)
             own[name][key[len(name) + 1 :]] = array
         for name, inner in part.items():
-            # an optimizer has no arrays before its first step: then there is nothing to put back
-            if not own[name] and pack(inner):
-                raise ValueError(f"names differ: {name!r} is missing")
             try:
-                unpack(inner, own[name]) if own[name] else None
+                unpack(inner, own[name])
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
     elif isinstance(part, Arrays):
@@ -223,11 +210,16 @@ def unpack(part: Any, saved: State) -> None:
     elif torch is not None and isinstance(part, torch.nn.Module):
         unpack(part.state_dict(), saved)  # its tensors share the memory of the parameters
     elif torch is not None and isinstance(part, torch.optim.Optimizer):
-        _unpack_optimizer(part, saved)
+        _fill_slots(part, {key.partition("/")[0] for key in saved})
+        slots = part.state_dict()["state"].items()
+        given = {str(n): {k: v for k, v in own.items() if v is not None} for n, own in slots}
+        unpack(given, saved)
     elif hasattr(part, "load_state"):
         part.load_state(saved)
+    elif set(saved) != {""}:
+        raise ValueError("names differ: it is one array, and is missing or has parts")
     else:
-        [array] = saved.values()
+        array = saved[""]
         if isinstance(part, np.random.Generator):
             part.bit_generator.state = json.loads(array.tobytes())
         elif torch is not None and isinstance(part, torch.Generator):
@@ -239,23 +231,16 @@ def unpack(part: Any, saved: State) -> None:
             assign(part.detach() if hasattr(part, "detach") else part, array)
 
 
-def _unpack_optimizer(optimizer: Any, saved: State) -> None:
-    """Put back the slots of a torch optimizer, whose settings stay as they are."""
+def _fill_slots(optimizer: Any, numbers: set[str]) -> None:
+    """Give these parameters of a torch optimizer the slots of a first step, which leaves them as they are."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    slots: dict[int, dict[str, Any]] = {}
-    for key, array in saved.items():
-        number, _, name = key.partition("/")
-        like = parameters[int(number)]
-        # step counters stay where torch keeps them; everything else is next to its parameter
-        device = like.device if array.ndim or not like.ndim else "cpu"
-        (slot,) = to_tensors([np.array(array)], device)
-        slots.setdefault(int(number), {})[name] = slot
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": slots, "param_groups": groups})
-
-
-if hasattr(os, "register_at_fork"):
-    # a forked child has none of its parent's threads, and a fit there would wait for them forever
-    os.register_at_fork(
-        after_in_child=lambda: "torch" in sys.modules and sys.modules["torch"].set_num_threads(1)
-    )
+    rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer.state.clear()
+    for number, parameter in enumerate(parameters):
+        parameter.grad = zeros(parameter.shape, parameter) if str(number) in numbers else None
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    optimizer.step()
+    optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
