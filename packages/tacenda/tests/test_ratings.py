@@ -395,10 +395,20 @@ def test_ids_that_numpy_would_shorten_are_refused(kind):
     assert number_ids(kind(["a\0b"]), "user")[0].raw.tolist() == ["a\0b"]
 
 
-def test_integers_in_an_array_of_objects_are_numbered_by_value():
-    index, numbers = number_ids(np.array([10, 9, 100], object), "user")
-    assert index.raw.tolist() == ["9", "10", "100"]
-    assert numbers.tolist() == [1, 0, 2]
+@pytest.mark.parametrize(
+    "raw",
+    [
+        np.array([10, 9, 100], object),
+        [10, 2**63 - 1, 2**63],
+        (2**63, -1, 2**64 - 1),
+        [np.int64(-3), np.uint64(2**63), np.int8(5)],
+        [10**30, 5, 40],
+    ],
+)
+def test_integers_are_numbered_by_value_whatever_their_types(raw):
+    index, numbers = number_ids(raw, "user")
+    assert index.raw.tolist() == [str(one) for one in sorted(map(int, raw))]
+    assert index.raw[numbers].tolist() == [str(one) for one in raw]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ take 16 bytes per rating.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -82,9 +83,15 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
         if tuple in map(type, raw):  # NumPy would make columns of them
             raw = list(map(str, raw))
     array = np.asarray(raw)
-    if array.dtype.kind == "f" and array.size:
+    if (
+        isinstance(raw, list | tuple)
+        and array.dtype.kind in "fO"
+        and all(isinstance(one, Integral) for one in raw)
+    ):
+        array = np.array([*map(int, raw)], object)  # no integers of NumPy hold all of them
+    elif array.dtype.kind == "f" and array.size:
         raise DataError(f"{what} ids are floats; give integers or strings")
-    if array.dtype.kind not in "iuU":
+    elif array.dtype.kind not in "iuU":
         array = _as_strings(raw, what)
     if array.ndim != 1:
         raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
