@@ -220,25 +220,29 @@ class ImplicitFactors(Arrays):
         """Weight of the squared factors in the loss: lambda."""
         return float(self.liking[3]) if len(self.liking) > 2 else _FORMER_PENALTY
 
-    def solve(self, ids: Numbers, others: Floats, precision: Doubles | None = None) -> Floats:
-        """Solve for the factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
+    def solve(self, ids: Numbers, others: Floats, precision: Doubles) -> Floats:
+        """Solve for the factors (width,) of a row that has chosen the rows ``ids`` of the other side.
+
+        ``precision`` is that of all ``others``, see `compute_precision`.
+        """
         confidence = self.confidence
         targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
         row = Targets(np.array([0, len(ids)]), np.asarray(ids, np.int32), targets)
         prior_mean = np.zeros(others.shape[1], np.float32)
-        if precision is None:
-            precision = compute_precision(others, self.penalty)
         factors: Floats = rating_solves(row, others, prior_mean, precision, confidence).means[0]
         return factors
 
     def solve_touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
         """Solve for some ``users``, then some ``items``; all others stay. ``seen`` is who has rated what by now."""
         x, y = lengthen(self.x, seen.n_users), lengthen(self.y, n_items)
+        precision = compute_precision(y, self.penalty)
         for user in np.unique(users).tolist():
-            x[user] = self.solve(seen.of_user(user), y)
+            x[user] = self.solve(seen.of_user(user), y, precision)
+        precision = compute_precision(x, self.penalty)
         for item in np.unique(items).tolist():
             places = np.flatnonzero(seen.item_ids == item)
-            y[item] = self.solve(np.searchsorted(seen.offsets, places, side="right") - 1, x)
+            chosen_by = np.searchsorted(seen.offsets, places, side="right") - 1
+            y[item] = self.solve(chosen_by, x, precision)
         popularity = np.bincount(seen.item_ids, minlength=n_items) / max(seen.n_users, 1)
         return replace(self, x=x, y=y, popularity=popularity.astype(np.float32))
 
