@@ -10,6 +10,7 @@ from surprise.model_selection import GridSearchCV, RandomizedSearchCV, cross_val
 
 from support.recommenders import AlgorithmTests
 from tacenda.errors import ConfigurationError
+from tacenda.fitting import loop
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -258,6 +259,25 @@ def test_lists_are_a_mapping_of_raw_ids(trainset):
     assert all(low <= estimate <= high for _, estimate in found[user])
     one = algo.top_n(5, [user], candidates=[trainset.to_raw_iid(k) for k in range(2)])
     assert len(one[user]) <= 2
+
+
+@pytest.mark.parametrize(
+    "algo",
+    [
+        PMF(n_epochs=1, random_state=0),
+        RBM(n_epochs=1, validation=0.1, random_state=0),
+        BayesianPMF(n_factors=2, burn_in=16, n_samples=1, random_state=0),
+    ],
+)
+def test_progress_tells_the_fit_that_holds_ratings_out_from_the_fit_to_all(
+    algo, trainset, monkeypatch
+):
+    labels = []
+    monkeypatch.setattr(loop, "track", lambda each, label, **_: labels.append(label) or each)
+    algo.fit(trainset)
+    name = type(algo).__name__
+    stages = [label.partition(":")[0] for label in labels if " 1 of " in label]
+    assert stages == [f"{name} (validation)", name]
 
 
 @pytest.mark.parametrize("make", [PMF, RBM])

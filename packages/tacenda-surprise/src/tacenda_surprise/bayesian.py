@@ -122,7 +122,7 @@ class BayesianPMF(RatingAlgorithm):
                 lasting = burn_in // 2, burn_in - burn_in // 2
                 known_of_part = self._join_identities(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
-                self._sweep(run.stage("first"), first, sum(lasting), part, known_of_part)
+                self._sweep(run.stage("validation"), first, sum(lasting), part, known_of_part)
                 weight = first.samples.choose_weight(part, held_out)
                 shrunk = first.samples.shrink(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)

@@ -1,7 +1,8 @@
 """Parameters of a restricted Boltzmann machine (RBM) for ratings, and visible units that come after its training.
 
-A case is an item or a user, whose ratings are the visible units. In a completed RBM (`Machine.completed`) the last rows
-are the average visible unit and the average case, which stand for unknown ones, so that number -1 finds them.
+A case is an item or a user, whose ratings are the visible units. In a complete RBM (`Machine.complete`) the last rows
+of the tables for predictions are the average visible unit and the average case, which stand for unknown ones, so that
+number -1 finds them.
 
 Later visible units are solved for one by one: each is a small regression on the hidden units of the cases that it has
 ratings with, with the penalties of training. The regression is convex and takes a few milliseconds.
@@ -145,10 +146,11 @@ class Machine(Arrays):
             usual=usual,
         )
 
-    def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
-        """Append a row for the unknown to every table: the mean of the rows of visible units or cases with ratings.
+    def complete(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
+        """Append a row for an unknown visible unit or case, the mean of the rows of those with ratings.
 
-        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0.
+        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0. Tables that only
+        fitting and folding in read, such as ``side_weights``, get no such row.
         """
         weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
         slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))

@@ -79,7 +79,9 @@ class RBM(RatingAlgorithm):
             task_of_part = task._replace(
                 ratings=part, known=self._join_identities(part, identities), held_out=held_out
             )
-            machine, validated = train(task_of_part, run.stage("first"), epochs, self._identity)
+            machine, validated = train(
+                task_of_part, run.stage("validation"), epochs, self._identity
+            )
             history = validated
             epochs = validated.best.epoch if validated.best else epochs
             run = run.stage(first=False)
@@ -151,7 +153,7 @@ class RBM(RatingAlgorithm):
     def _machine(self) -> tuple[Machine, Scale]:
         """The RBM with rows for unknown users and items, and the scores of its levels."""
         learned = self._learned(self.learned)
-        completed = learned.completed(*sides(self.settings, *self._rated))
+        completed = learned.complete(*sides(self.settings, *self._rated))
         return completed, Scale.about(learned.levels, self.catalogue)
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:

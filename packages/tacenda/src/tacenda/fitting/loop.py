@@ -158,14 +158,16 @@ class FitRun:
             )
 
     def stage(self, name: str = "", *, first: bool = True) -> FitRun:
-        """Return the run of one of several stages, whose checkpoints have the folder ``name`` of their own.
+        """Return the run of one of several stages; a ``name`` is its folder of checkpoints, and in the progress bar.
 
         An interrupted fit need not have reached a stage that is not the ``first``, so that none is required there.
         """
-        folder, resume = self.checkpoints, self.resume
+        folder, label = self.checkpoints, self.description
         if folder is not None and name:
             folder = path_of(folder, FittingError) / name
-        return replace(self, checkpoints=folder, resume=resume if first or not resume else "auto")
+        label = f"{label} ({name})" if name else label
+        resume: Resume = self.resume if first or not self.resume else "auto"
+        return replace(self, checkpoints=folder, description=label, resume=resume)
 
 
 def fit(
