@@ -139,9 +139,12 @@ def test_registering_what_the_distribution_installs_itself_changes_nothing(insta
     assert plugins.get("embedders", "lds") is installed[1]
 
 
-def test_registering_an_installed_class_without_its_distribution_claims_the_name_once(install):
+@pytest.mark.parametrize("module", [__name__, "package_that_exports_it"])
+def test_registering_an_installed_class_without_its_distribution_claims_the_name_once(
+    install, module
+):
     mine = model(name="lds", distribution="some-dist")
-    install(FakeDistribution("Some.Dist", [embedder("lds", lambda: mine, f"{__name__}:Model")]))
+    install(FakeDistribution("Some.Dist", [embedder("lds", lambda: mine, f"{module}:Model")]))
     mine.__qualname__ = "Model"
     plugins.register("embedders", "lds", mine)
     assert plugins.get("embedders", "lds") is mine

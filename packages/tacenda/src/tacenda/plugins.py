@@ -241,12 +241,16 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     if not name or "@" in name:  # NAME@DISTRIBUTION is how `get` tells two apart
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
     same = [r for r in records() if (r.kind, r.name) == (kind, name) and not is_registered(r)]
-    claim = next(
-        (r for r in same if r.key == record.key or (distribution, target) == (RUNTIME, r.target)),
-        None,
-    )
     # loaded again, as the module may have been reloaded since
-    outcome = None if claim is None else _load(claim)
+    loaded = {r: _load(r) for r in same if r.key == record.key or distribution == RUNTIME}
+    claim, outcome = next(
+        (
+            (r, found)
+            for r, found in loaded.items()
+            if r.key == record.key or r.target == target or found[1] is obj
+        ),
+        (None, None),
+    )
     if outcome is not None and outcome[1] is not obj:
         found, advice = outcome[0], "leave out register to use that one"
         if found.cause is not None:
