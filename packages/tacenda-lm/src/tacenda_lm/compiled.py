@@ -1,4 +1,4 @@
-"""Compiled loops of the caches and of `StateSpaceLM`. Import this module only where it is used: it imports numba."""
+"""Compiled loops of several models. Import this module only where it is used: it imports numba."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
@@ -55,6 +55,41 @@ def sum_matching_weights(
             hit += row[i] if past[i] == word else 0.0
         hits[r], totals[r] = hit, total
     return hits, totals
+
+
+@njit(fastmath=_FAST)
+def smooth_states(pool, slots, emitted, later, probabilities):
+    """Turn p(state | words so far) into p(state | sentence), from the last word of a piece to its first, in place.
+
+        later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
+
+    Parameters
+    ----------
+    pool, slots
+        Blocks A (blocks, k, k), and which of them leads from each word to the next (words,).
+    emitted
+        p(next word | state) of each word (words, k).
+    later
+        (k,), that of the last word's next word; becomes that of the first word.
+    probabilities
+        (words, k). All arrays are float32, and the slots int32.
+    """
+    k = len(later)
+    least, reached = np.finfo(np.float32).tiny, np.empty_like(later)
+    for t in range(len(slots) - 1, -1, -1):
+        A = pool[slots[t]]
+        reached[:] = 0
+        for j in range(k):
+            weight = emitted[t, j] * later[j]
+            for i in range(k):
+                reached[i] += weight * A[j, i]
+        # scaled, because float32 could not hold the probability of many words
+        highest, total = max(reached.max(), least), np.float32(0)
+        for i in range(k):
+            later[i] = max(reached[i] / highest, least)
+            probabilities[t, i] *= later[i]
+            total += probabilities[t, i]
+        probabilities[t] /= max(total, least)
 
 
 @njit(fastmath=_FAST)

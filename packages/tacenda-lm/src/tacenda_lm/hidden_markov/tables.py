@@ -248,7 +248,6 @@ class BlockStore:
         self._given = transitions, n_classes, k, size
         self.transitions, self._classes = transitions, n_classes
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
-        self.holds_all = self.capacity == n_classes * n_classes
         self._lock = threading.Lock()
         self._pool = np.empty((self.capacity, k, k), np.float32)
         self._slots: dict[int, int] = {}
@@ -265,23 +264,20 @@ class BlockStore:
     def get(self, sources: _Ids, targets: _Ids) -> tuple[_Floats, npt.NDArray[np.int32]]:
         """Return a pool of blocks (capacity, k, k), and the slot of each pair in it (pairs,).
 
-        ``sources`` (pairs,) are sorted; there are at most ``capacity`` pairs, each once.
+        Pairs may repeat; at most ``capacity`` are different.
         """
         keys = (sources * self._classes + targets).tolist()
         with self._lock:
-            slots = [self._slots.get(key, -1) for key in keys]
-            missing = [n for n, slot in enumerate(slots) if slot < 0]
+            missing = set(keys).difference(self._slots)
             # other threads may still read the full pool, so it is replaced, not emptied
             if len(self._slots) + len(missing) > self.capacity:
-                self._pool, self._slots = np.empty_like(self._pool), {}
-                slots, missing = [-1] * len(keys), list(range(len(keys)))
+                self._pool, self._slots, missing = np.empty_like(self._pool), {}, set(keys)
             if missing:
-                first = len(self._slots)
-                computed = self.transitions.blocks(sources[missing], targets[missing])
-                self._pool[first : first + len(missing)] = computed
-                for slot, n in enumerate(missing, first):
-                    self._slots[keys[n]] = slots[n] = slot
-            return self._pool, np.array(slots, np.int32)
+                new, first = sorted(missing), len(self._slots)
+                pairs = np.divmod(np.array(new, np.int64), self._classes)
+                self._pool[first : first + len(new)] = self.transitions.blocks(*pairs)
+                self._slots.update(zip(new, range(first, first + len(new)), strict=True))
+            return self._pool, np.array([self._slots[key] for key in keys], np.int32)
 
 
 # -- passes over text --------------------------------------------------------------------------------
@@ -307,6 +303,12 @@ class Tables:
                 "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
             )
 
+    @property
+    def tokens_per_pass(self) -> int:
+        """How many tokens a pass reads at once; the store has room for all blocks between them."""
+        capacity, n_pairs = self.store.capacity, len(self.starts) ** 2
+        return _TOKENS_PER_PASS if capacity == n_pairs else min(_TOKENS_PER_PASS, capacity)
+
     def passes(
         self, ids: Ids, offsets: Offsets, first: _Floats | None = None
     ) -> Iterator[tuple[slice, hmm.Forward]]:
@@ -315,9 +317,7 @@ class Tables:
         ``offsets`` (sentences + 1,) cut the ids. If the first sentence began earlier, ``first`` (k,) are the
         probabilities of the states of its first token's class, given the words before.
         """
-        size = (
-            _TOKENS_PER_PASS if self.store.holds_all else min(_TOKENS_PER_PASS, self.store.capacity)
-        )
+        size = self.tokens_per_pass
         for begin, end in runs(offsets, size):
             start, stop = int(offsets[begin]), int(offsets[end])
             if stop - start <= size:

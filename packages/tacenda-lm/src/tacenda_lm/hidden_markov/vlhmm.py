@@ -185,23 +185,17 @@ class HiddenMarkov(LanguageModel):
         return Posterior(self.tables.lexicon.classes[words], probabilities)
 
     def _smooth(self, words: Ids, probabilities: _Floats) -> None:
-        """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place.
+        """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place."""
+        from tacenda_lm.compiled import smooth_states
 
-        later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
-        """
         tables = self.tables
         classes = tables.lexicon.classes[words].astype(np.int64)
-        emitted = tables.emissions[tables.lexicon.places[words]]
-        later = np.ones_like(probabilities)
-        for t in range(len(words) - 1, 0, -1):
-            pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
-            reached = (emitted[t] * later[t]) @ pool[slots[0]]
-            # scaled, because float32 could not hold the probability of many words
-            scaled = reached / max(reached.max(), _MIN_PROBABILITY)
-            later[t - 1] = np.maximum(scaled, _MIN_PROBABILITY)
-        probabilities *= later
-        sums = probabilities.sum(axis=1, keepdims=True)
-        probabilities /= np.maximum(sums, _MIN_PROBABILITY)
+        later = np.ones(tables.k, np.float32)
+        for end in range(len(words) - 1, 0, -tables.tokens_per_pass):
+            begin = max(end - tables.tokens_per_pass, 0)
+            pool, slots = tables.store.get(classes[begin:end], classes[begin + 1 : end + 1])
+            emitted = tables.emissions[tables.lexicon.places[words[begin + 1 : end + 1]]]
+            smooth_states(pool, slots, emitted, later, probabilities[begin:end])
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
