@@ -386,6 +386,12 @@ def test_damaged_vectors_of_added_words_are_refused(nlp, added, tmp_path):
         spacy.load(tmp_path)
 
 
+@pytest.mark.parametrize("body", [b"\x01\x02", b"\x01", b"\x91\x01", b"\xff" * 9, b""])
+def test_damaged_bytes_of_vectors_with_added_words_are_refused(body):
+    with pytest.raises(ArtifactError, match="damaged"):
+        MorphologicalVectors().from_bytes(vectors._MAGIC_WITH_ADDED + body)
+
+
 def test_a_vector_of_zeros_gives_a_word_none(nlp, varembed):
     rows = nlp.vocab.vectors.shape
     nlp.vocab.set_vector("我", np.zeros(varembed.width, "f"))

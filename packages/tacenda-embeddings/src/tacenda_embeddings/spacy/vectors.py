@@ -478,11 +478,13 @@ class MorphologicalVectors(BaseVectors):
         if not data:
             self.clear()
             return self
+        added: Any = []
         if data.startswith(_MAGIC_WITH_ADDED):
-            artifact, added = srsly.msgpack_loads(data.removeprefix(_MAGIC_WITH_ADDED))
-            self.take(artifact)._add_all(added)
-        else:
-            self.take(data)
+            try:
+                data, added = srsly.msgpack_loads(data.removeprefix(_MAGIC_WITH_ADDED))
+            except (TypeError, ValueError) as error:
+                raise ArtifactError(f"the bytes of the vectors are damaged: {error}") from error
+        self.take(data)._add_all(added)
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
