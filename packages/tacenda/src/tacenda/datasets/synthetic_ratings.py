@@ -10,14 +10,14 @@ of a rating is known in both cases.
 """
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_whole
 from tacenda.forks import cached_property
 from tacenda.ratings.table import IdIndex, Ratings
 
@@ -88,17 +88,14 @@ def generate(
     Raises ConfigurationError for fewer ratings than users, as each user rates an item, for more than a third of all
     pairs, and if ``informative`` is so large that users do not like enough items.
     """
-    whole, real = (n_users, n_items, n_ratings, rank, seed), (noise, informative)
-    is_valid = all(isinstance(n, Integral) for n in whole) and all(
-        isinstance(x, Real) for x in real
-    )
-    is_valid = is_valid and min(n_users, n_items, n_ratings) >= 1 and min(rank, seed) >= 0
-    if not (is_valid and 0 < noise < np.inf and informative >= 0):
-        raise ConfigurationError(
-            f"{n_users} users, {n_items} items, {n_ratings} ratings, rank {rank}, noise {noise}, informative "
-            f"{informative}, seed {seed}: numbers must be whole and positive, noise positive and finite, rank and seed "
-            "whole, and none negative"
-        )
+    for name, size in (("n_users", n_users), ("n_items", n_items), ("n_ratings", n_ratings)):
+        check_whole(name, size)
+    check_whole("rank", rank, 0)
+    check_whole("seed", seed, 0)
+    if not (isinstance(noise, Real) and 0 < noise < np.inf):
+        raise ConfigurationError(f"noise is {noise!r:.40}; give a positive number")
+    if not (isinstance(informative, Real) and informative >= 0):
+        raise ConfigurationError(f"informative is {informative!r:.40}; give a number >= 0")
     if n_ratings < n_users:
         raise ConfigurationError(
             f"{n_ratings} ratings are fewer than one for each of {n_users} users; ask for more"
@@ -108,20 +105,7 @@ def generate(
             f"{n_ratings} ratings are more than a third of {n_users} x {n_items} pairs; ask for less"
         )
     rng = np.random.default_rng(seed)
-
-    def normal(*shape: int, sd: float) -> Floats:
-        return rng.standard_normal(shape, np.float32) * np.float32(sd)
-
-    sd = (0.6 / max(rank, 1) ** 0.5) ** 0.5  # their products then have standard deviation 0.6
-    truth = Truth(
-        mean=3.6,
-        user_bias=normal(n_users, sd=0.4),
-        item_bias=normal(n_items, sd=0.45),
-        user_factors=normal(n_users, rank, sd=sd),
-        item_factors=normal(n_items, rank, sd=sd),
-        noise=noise,
-        integer=integer,
-    )
+    truth = _draw_truth(rng, n_users, n_items, rank, noise, integer)
     activity = _draw_activity(rng, n_users, n_items, n_ratings)
     ranks = rng.permutation(n_items).astype(np.float64)
     popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
@@ -152,6 +136,24 @@ def generate(
     scale = (1.0, 5.0) if integer else None
     ratings = Ratings.from_csr(offsets, items[:n], values[:n], user_index, item_index, scale=scale)
     return SyntheticRatings(ratings, truth)
+
+
+def _draw_truth(
+    rng: np.random.Generator, n_users: int, n_items: int, rank: int, noise: float, integer: bool
+) -> Truth:
+    def normal(*shape: int, sd: float) -> Floats:
+        return rng.standard_normal(shape, np.float32) * np.float32(sd)
+
+    sd = (0.6 / max(rank, 1) ** 0.5) ** 0.5  # their products then have standard deviation 0.6
+    return Truth(
+        mean=3.6,
+        user_bias=normal(n_users, sd=0.4),
+        item_bias=normal(n_items, sd=0.45),
+        user_factors=normal(n_users, rank, sd=sd),
+        item_factors=normal(n_items, rank, sd=sd),
+        noise=noise,
+        integer=integer,
+    )
 
 
 def _draw_activity(

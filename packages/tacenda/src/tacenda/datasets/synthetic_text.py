@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import check_whole
 
 _SHARE_OF_FIGURES = 0.6  # share of numbers written in figures
 _SENTENCES_PER_TOPIC = 8
@@ -269,6 +269,5 @@ def sentences(seed: int = 0, language_seed: int = 0) -> Iterator[TaggedSentence]
 
 def generate(n_sentences: int, seed: int = 0, language_seed: int = 0) -> list[TaggedSentence]:
     """Return the first ``n_sentences`` of ``sentences(seed)``."""
-    if n_sentences < 0:
-        raise ConfigurationError(f"n_sentences is {n_sentences}; give a number >= 0")
+    check_whole("n_sentences", n_sentences, 0)
     return list(islice(sentences(seed, language_seed), n_sentences))
