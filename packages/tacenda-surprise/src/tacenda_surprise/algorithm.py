@@ -389,6 +389,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         ratings do not have; ConfigurationError if the algorithm cannot use the identities, keeps no checkpoints or has
         no seed for them, or cannot learn from ratings of this kind.
         """
+        run = self._make_run(callbacks, checkpoints, resume)
         data = FitData.of(trainset, takes_ratings=self.takes_ratings)._replace(
             identities=identities
         )
@@ -407,15 +408,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         if self.rated is not None:
             data = data.join(self.rated)
-        if checkpoints is not None and not self.keeps_checkpoints:
-            raise ConfigurationError(
-                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
-            )
-        if checkpoints is not None and getattr(self.settings, "random_state", 0) is None:
-            raise ConfigurationError(
-                "a fit with checkpoints needs a seed, without which it cannot be resumed: "
-                f"{type(self).__name__}(random_state=0)"
-            )
         values = data.ratings.values
         if self.takes_ratings and len(values) > 1 and values.min() == values.max():
             warn(
@@ -425,7 +417,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
         fitted._usual_items = _PRIOR_ITEMS if self.conditional else 0.0
-        run = FitRun(checkpoints, resume, self._callbacks(callbacks), type(self).__name__)
         try:
             fitted._fit(run, data.ratings, data.identities)
         except DivergenceError as error:
@@ -468,7 +459,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         seen = self._learned(self.seen)
         if touched is not None and not data.has_only(touched, before, seen, known):
             touched = None
-        run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
+        run = self._make_run(callbacks)
         if fitted._instead is not None:
             fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
         elif touched is not None and n_epochs is None and not callbacks:
@@ -483,6 +474,26 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             pairs = touched.users, touched.items
             self._implicit = choices.solve_touched(seen, len(self._items), *pairs)
         return self
+
+    def _make_run(
+        self,
+        callbacks: Sequence[Callback],
+        checkpoints: str | os.PathLike[str] | None = None,
+        resume: Resume = "auto",
+    ) -> FitRun:
+        """Return the run of a fit. Raises ConfigurationError if the fit could not resume from ``checkpoints``."""
+        name = type(self).__name__
+        if checkpoints is not None and not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{name} cannot save the progress of its fit: leave out checkpoints"
+            )
+        if checkpoints is not None and getattr(self.settings, "random_state", 0) is None:
+            raise ConfigurationError(
+                f"a fit with checkpoints needs a seed, without which it cannot be resumed: {name}(random_state=0)"
+            )
+        if getattr(self.settings, "verbose", False):
+            callbacks = EpochPrinter(), *callbacks
+        return FitRun(checkpoints, resume, callbacks, name)
 
     def _adopt_further(self, fitted: Self) -> None:
         """Take over a copy fitted to further ratings; users folded in stay so unless they have ratings now."""
@@ -524,10 +535,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _report(self, stopped: History | None = None) -> None:
         """Set the figures of the fit; ``stopped`` is the history of one that held ratings out, if any did."""
-        if stopped is None:
-            self.figures = [self.history.figure("none held out")]
-        else:
-            self.figures = [stopped.figure("RMSE of the ratings held out")]
+        criterion = "none held out" if stopped is None else "RMSE of the ratings held out"
+        self.figures = [(stopped or self.history).figure(criterion)]
 
     def _plain_settings(self) -> dict[str, Any]:
         """The options as JSON values, without those that a saved model does not keep."""
@@ -543,10 +552,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             return state
         drawn = hasattr(self.settings, "random_state")
         return int(make_rng(state).randint(2**31 - 1)) if drawn else 0
-
-    def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
-        verbose = getattr(self.settings, "verbose", False)
-        return (EpochPrinter(), *callbacks) if verbose else callbacks
 
     def _adopt(self, fitted: Self) -> None:
         """Take over a fitted copy all at once, so that an interrupted fit leaves the algorithm as it was."""
@@ -836,6 +841,19 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in again"
             )
+        if not self.takes_ratings:
+            if by == "rating":
+                raise ConfigurationError(
+                    "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
+                )
+            by = "rating"  # its only scores, whatever they are
+        hidden = self._find_hidden(candidates, exclude, min_ratings)
+        return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
+
+    def _find_hidden(
+        self, candidates: Iterable[Any] | None, exclude: Iterable[Any], min_ratings: int
+    ) -> npt.NDArray[np.bool_]:
+        """Find which items (items,) lists leave out; the arguments are those of `top_n`."""
         hidden = np.zeros(len(self._items) + 1, bool)  # the last one is that of unknown items, -1
         if candidates is not None:
             candidates = as_list(candidates, "candidates")
@@ -855,13 +873,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden |= np.bincount(self.seen.item_ids, minlength=len(hidden)) < min_ratings
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
-        if not self.takes_ratings:
-            if by == "rating":
-                raise ConfigurationError(
-                    "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
-                )
-            by = "rating"  # its only scores, whatever they are
-        return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
+        return hidden
 
     def _require_known(self, uids: Sequence[Any]) -> None:
         for uid in find_unknown(uids, self._users):
