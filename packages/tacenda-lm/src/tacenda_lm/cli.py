@@ -250,7 +250,7 @@ def fit(
 
     With --scheduler, the n-grams of a kneser_ney model are counted on a Dask cluster.
     """
-    from tacenda.corpus.lines import check_marks
+    from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
 
     if count_words and scheduler is not None:
@@ -576,7 +576,7 @@ def clusters(
 
     Each line of the file has a bit string, a word and its count, like the files of wcluster.
     """
-    from tacenda.corpus.lines import check_marks
+    from tacenda.corpus.marks import check_marks
     from tacenda_lm import brown_clusters
 
     common.check_file(output, force)
@@ -648,7 +648,7 @@ def _read_sentences(
     model: LanguageModel, file: Path, tokenizer: str | None, marks: str, encoding: str, errors: str
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text, by default tokenized like the text that the model was fitted to."""
-    from tacenda.corpus.lines import check_marks
+    from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
 
     text = common.input_text(file, encoding, errors)
@@ -680,7 +680,8 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     import tacenda
     from tacenda import Vocabulary
     from tacenda.artifact import by_name
-    from tacenda.corpus.lines import START, whole_number
+    from tacenda.corpus.lines import whole_number
+    from tacenda.corpus.marks import START
     from tacenda.corpus.text import sentences_of
     from tacenda.tokenizers import ASCII_WHITESPACE, get_tokenizer
     from tacenda.vocabulary import BOUNDARY, UNKNOWN, Normalization

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dask.delayed import delayed
 
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.corpus.lines import START, Marks, check_marks, refusal
+from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import START
+from tacenda.corpus.marks import START
 from tacenda.corpus.text import Sentence, Text, sentences_of
 from tacenda.vocabulary import BOUNDARY
 from tacenda_lm.sequences import (

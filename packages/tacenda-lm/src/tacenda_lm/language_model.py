@@ -22,7 +22,8 @@ import numpy.typing as npt
 from tacenda.artifact.arrays import Precision
 from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import Marks, refuse_file_name
+from tacenda.corpus.lines import refuse_file_name
+from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError, FittingError, warn
 from tacenda.estimator import Estimator

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import Marks, check_marks
+from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages
 from tacenda.corpus.text import Text, sentences_of
 from tacenda.errors import ConfigurationError, DataError

@@ -80,7 +80,7 @@ def test_a_split_parts_the_sentences_in_order(sizes, fraction, seed):
     assert [s.tolist() for s in again] == parts[1]
 
 
-@pytest.mark.parametrize("fraction", [float("nan"), float("inf"), -float("inf"), 1.0])
+@pytest.mark.parametrize("fraction", [float("nan"), float("inf"), -float("inf"), 1.0, "0.5", None])
 def test_a_fraction_that_is_none_is_refused(fraction):
     with pytest.raises(CorpusError, match=f"a fraction of {fraction} of 3 sentences"):
         corpus_of([1, 2, 3]).split(fraction)
@@ -145,8 +145,10 @@ def test_wrong_sizes_are_refused(wrong):
         ({"ids": [0, 1]}, "ids of a corpus must be an array of int32"),
         ({"ids": np.zeros(2)}, "ids of a corpus must be an array of int32"),
         ({"offsets": np.zeros((1, 2), np.int64)}, "offsets of a corpus must be an array of int64"),
-        ({"offsets": np.array([0, 5])}, "offsets of a corpus must run from 0 to .* 2$"),
-        ({"offsets": np.empty(0, np.int64)}, "offsets of a corpus must run from 0 to"),
+        ({"offsets": np.array([0, 5])}, "sentence offsets must ascend from 0 to 2, and run .* 5$"),
+        ({"offsets": np.array([0, 2, 1, 2])}, "sentence offsets must ascend from 0 to 2"),
+        ({"offsets": np.array([0, 0, 2])}, "sentence offsets must ascend from 0 to 2"),
+        ({"offsets": np.empty(0, np.int64)}, "sentence offsets must ascend from 0 to 2"),
     ],
 )
 def test_arrays_that_are_no_text_are_refused(change, message):

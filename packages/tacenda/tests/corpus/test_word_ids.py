@@ -186,6 +186,7 @@ def test_a_vocabulary_of_one_word_is_no_error():
         (lambda: Corpus.from_sentences([]), "no tokens in the text"),
         (lambda: Corpus.from_text(["", "  "]), "no tokens in the text"),
         (lambda: Corpus.from_sentences(["a b"]), "sentence 1 is a str"),
+        (lambda: Corpus.from_sentences(5), "sentences must be a list of lists of tokens, not 5"),
         (lambda: Corpus.from_sentences([["a"], 3]), "sentence 2 is a int"),
         (lambda: Corpus.from_sentences([["a", 3]]), r"a token is a int \(3\)"),
         (lambda: Corpus.from_sentences([["a", ["b"]]]), "a token is not a string"),

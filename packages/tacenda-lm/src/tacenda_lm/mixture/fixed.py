@@ -24,7 +24,7 @@ from tacenda.arrays import Array, over, take
 from tacenda.arrays import Float64 as Float64s
 from tacenda.artifact.folder import check_name
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import Marks
+from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError, warn
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved

@@ -34,7 +34,8 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from tacenda.corpus.lines import LONGEST_ROW, START, byte_chunks, text_file, whole_number
+from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
+from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track

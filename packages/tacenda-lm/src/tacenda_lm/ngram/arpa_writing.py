@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from tacenda import store
-from tacenda.corpus.lines import START
+from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import LANES, copy_bytes

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import START, Marks
+from tacenda.corpus.marks import START, Marks
 from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.settings import Settings, configured_by, option

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.lines import START
+from tacenda.corpus.marks import START
 from tacenda.corpus.text import tokens_of
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary

@@ -25,7 +25,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_a
 import numpy as np
 
 from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
-from tacenda.corpus.lines import sentence_without_marks, text_blocks, texts_of
+from tacenda.corpus.lines import text_blocks, texts_of
+from tacenda.corpus.marks import sentence_without_marks
 from tacenda.errors import ConfigurationError, CorpusError, warn
 from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 
@@ -22,20 +23,12 @@ from numpy.typing import NDArray
 from tacenda import store
 from tacenda.corpus import word_ids
 from tacenda.corpus.doubts import collect_first_lines
-from tacenda.corpus.lines import (
-    START,
-    Lines,
-    Marks,
-    check_marks,
-    field_of,
-    refusal,
-    text_blocks,
-    text_files,
-)
+from tacenda.corpus.lines import Lines, field_of, text_blocks, text_files
+from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.corpus.split_words import SplitWordCounter
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages, load_array, writing
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
-from tacenda.errors import ArtifactError, CorpusError, DataError, check_whole, warn
+from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets, runs
 from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
@@ -80,7 +73,7 @@ class Corpus:
     Raises
     ------
     CorpusError
-        An array has another dtype or shape, or the offsets do not run from 0 to the number of ids.
+        An array has another dtype or shape, or the offsets do not rise from 0 to the number of ids.
     """
 
     def __init__(
@@ -95,10 +88,8 @@ class Corpus:
                 raise CorpusError(
                     f"the {name} of a corpus must be an array of {dtype.__name__} in one dimension, not {array!r:.80}"
                 )
-        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(ids):
-            raise CorpusError(
-                f"the offsets of a corpus must run from 0 to the number of ids, {len(ids)}"
-            )
+        what = "the sentence offsets"
+        check_offsets(offsets, len(ids), what=what, strictly=True, error=CorpusError)
         self.ids, self.offsets = ids.view(), offsets.view()
         for array in (self.ids, self.offsets):
             array.flags.writeable = False
@@ -295,16 +286,15 @@ class Corpus:
                 ):
                     raise ValueError(f"{_SPLIT_WORDS} holds no counts of words")
             ids, offsets = arrays["ids"], arrays["offsets"]
-            check_offsets(offsets, len(ids), what="the sentence offsets", strictly=True)
             for start in range(0, len(ids), PASS_ITEMS):
                 block = ids[start : start + PASS_ITEMS]
                 if block.min() < 0 or block.max() >= len(vocabulary):
                     raise ValueError(f"ids are beyond the {len(vocabulary)} types")
-        except (ArtifactError, DataError, OSError, ValueError) as error:
+            return cls(ids, offsets, vocabulary, manifest.origin)
+        except (ArtifactError, CorpusError, OSError, ValueError) as error:
             raise CorpusError(
                 f"the corpus in {folder} is damaged ({error}); build it again"
             ) from error
-        return cls(ids, offsets, vocabulary, manifest.origin)
 
     def _commit(self, data: Path, fingerprint: str | None) -> None:
         """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""
@@ -417,7 +407,8 @@ class Corpus:
         Both keep the vocabulary of the whole. Raises CorpusError if either would be empty, or the seed is negative.
         """
         check_whole("seed", seed, 0, CorpusError)
-        n_held_out = round(fraction * self.n_sentences) if 0 < fraction < 1 else 0
+        is_fraction = isinstance(fraction, Real) and 0 < fraction < 1
+        n_held_out = round(fraction * self.n_sentences) if is_fraction else 0
         if not 0 < n_held_out < self.n_sentences:
             raise CorpusError(
                 f"a fraction of {fraction} of {self.n_sentences} sentences leaves one part empty; "

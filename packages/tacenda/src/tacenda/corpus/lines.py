@@ -6,10 +6,6 @@ file) is known by content, not by name. A file named ``*.jsonl`` has a JSON obje
 
 A few kilobytes of a compressed file may unpack to gigabytes. Therefore a line may have at most `LONGEST_LINE`
 characters in running text and `LONGEST_ROW` in a file of rows, and numbers are read by `whole_number`.
-
-A text may contain the marks of a sentence, ``<s>`` and ``</s>``, which a language model puts around every sentence
-itself. It would learn that ``<s>`` follows ``<s>``, and its perplexity would count words that need not be predicted.
-KenLM's lmplz refuses such a text.
 """
 
 import bz2
@@ -19,19 +15,18 @@ import io
 import json
 import lzma
 import os
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Protocol, TypeAlias
 
+from tacenda.corpus.marks import PART_OF_MARKS, Marks, line_without_marks
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.store import path_of
-from tacenda.vocabulary import BOUNDARY
 
 #: How much text is held, decoded and tokenized at a time: the strings of a block fit into a processor's cache.
 BLOCK_BYTES = 1 << 17
@@ -74,14 +69,6 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
 )
 #: The first bytes of compressed files.
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
-#: The mark of the beginning of a sentence.
-START: Final = "<s>"
-#: What to do with a mark that is written in a text: raise an error, read it as a space, or as an ordinary word.
-Marks = Literal["refuse", "skip", "keep"]
-
-Tokens = TypeVar("Tokens", bound=Sequence[str])
-_MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")
-_PART_OF_MARKS: Final = "s>"  # for a quick test that most lines fail
 _DECODING_ADVICE: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
@@ -372,7 +359,7 @@ def texts_of(
     n_lines = 0
     for block in blocks:
         lines = block
-        if marks != "keep" and any(_PART_OF_MARKS in line for line in block):
+        if marks != "keep" and any(PART_OF_MARKS in line for line in block):
             numbered = enumerate(block, n_lines + 1)
             places = ((line, f"{name}, line {number}") for number, line in numbered)
             lines = [line_without_marks(line, marks, place, skippable) for line, place in places]
@@ -417,44 +404,3 @@ def _read_text(line: str, field: str) -> str:
     if not isinstance(text := record[field], str):
         raise CorpusError(f"its field {field!r} is {text!r:.40}, not a text: leave out the line")
     return text
-
-
-# ---- marks of a sentence ----
-
-
-def check_marks(marks: str) -> Marks:
-    """Return a value of ``marks``. Raises CorpusError if it is not "refuse", "skip" or "keep"."""
-    if marks not in get_args(Marks):
-        raise CorpusError(
-            f'marks is {marks!r}; use "refuse" (an error), "skip" (as if they were spaces) or "keep" (as words)'
-        )
-    return cast("Marks", marks)
-
-
-def line_without_marks(line: str, marks: Marks, place: str, skippable: bool = True) -> str:
-    """Return a line, which is at a place of a text, as ``marks`` says. Raises CorpusError."""
-    if marks == "keep" or _PART_OF_MARKS not in line or not (found := _MARK.search(line)):
-        return line
-    if marks == "refuse":
-        raise refusal(found[0], place, skippable)
-    return _MARK.sub(" ", line)
-
-
-def sentence_without_marks(
-    tokens: Tokens, marks: Marks, number: int, *, skippable: bool = True
-) -> Tokens | list[str]:
-    """Return the tokens of a sentence, the ``number``-th of its text, as ``marks`` says. Raises CorpusError."""
-    if marks == "keep" or (START not in tokens and BOUNDARY not in tokens):
-        return tokens
-    if marks == "refuse":
-        mark = next(token for token in tokens if token in (START, BOUNDARY))
-        raise refusal(mark, f"sentence {number}", skippable)
-    return [token for token in tokens if token not in (START, BOUNDARY)]
-
-
-def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:
-    """Return the error for a mark at a place of a text."""
-    skip = ', or pass marks="skip", which reads marks as spaces' if skippable else ""
-    return CorpusError(
-        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{skip}"
-    )

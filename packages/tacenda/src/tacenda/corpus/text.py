@@ -9,15 +9,8 @@ from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from tacenda.corpus.corpus import Corpus
-from tacenda.corpus.lines import (
-    Marks,
-    check_marks,
-    line_without_end,
-    line_without_marks,
-    sentence_without_marks,
-    text_blocks,
-    text_files,
-)
+from tacenda.corpus.lines import line_without_end, text_blocks, text_files
+from tacenda.corpus.marks import Marks, check_marks, line_without_marks, sentence_without_marks
 from tacenda.corpus.word_ids import no_tokens_error
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -66,7 +59,7 @@ def as_corpus(
     tokenizer
         Splits lines and strings; see `tacenda.tokenizers`. Token lists stay as they are.
     marks
-        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.lines`. In a `Corpus`
+        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.marks`. In a `Corpus`
         they can be refused or kept, but not skipped.
 
     Raises

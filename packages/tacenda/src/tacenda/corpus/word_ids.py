@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.corpus.doubts import doubt_lines, doubt_tokens
-from tacenda.corpus.lines import Marks, sentence_without_marks
+from tacenda.corpus.marks import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray
 from tacenda.errors import CorpusError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
@@ -161,6 +161,8 @@ def encode_sentences(
     sentences: Iterable[Sequence[str]], types: Types, marks: Marks = "keep"
 ) -> Iterator[CodedBlock]:
     """Yield the provisional ids of sentences that are tokenized already, in blocks."""
+    if not isinstance(sentences, Iterable):
+        raise CorpusError(f"sentences must be a list of lists of tokens, not {sentences!r:.40}")
     block: list[Sequence[str]] = []
     size = 0
     bar = track(sentences, "Reading sentences", unit=" sentences")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tacenda.corpus import word_ids
 from tacenda.corpus.doubts import collect_first_lines, doubt_lines, doubt_tokens
-from tacenda.corpus.lines import Marks, check_marks
+from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.errors import ConfigurationError, FittingError, warn

@@ -24,12 +24,12 @@ from tacenda.corpus.lines import (
     BLOCK_BYTES,
     COMPRESSED,
     LONGEST_LINE,
-    Marks,
     byte_chunks,
     decode_blocks,
     field_of,
     texts_of,
 )
+from tacenda.corpus.marks import Marks
 from tacenda.errors import ConfigurationError, CorpusError
 
 Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

@@ -7,7 +7,7 @@ take 16 bytes per rating.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -417,8 +417,7 @@ def _counts(ids: Ints, n: int) -> Offsets:
 
 def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test is a random ``fraction`` of the ratings: rounded, and at least one."""
-    if not 0.0 < fraction < 1.0:
-        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    _check_fraction(fraction)
     if len(ratings) < 2:
         raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
     n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
@@ -461,8 +460,7 @@ def split_last(
 
     ``times`` (n_ratings,) are in the order of the ratings, which also decides between ratings at the same time.
     """
-    if not 0.0 < fraction < 1.0:
-        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    _check_fraction(fraction)
     if np.shape(times) != (len(ratings),):
         raise ConfigurationError(
             f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
@@ -474,6 +472,11 @@ def split_last(
     n_train = sizes - np.floor(fraction * sizes + 1e-9).astype(int)
     test, train = _split_by_rank(ratings, times, n_train)
     return train, test
+
+
+def _check_fraction(fraction: float) -> None:
+    if not isinstance(fraction, Real) or not 0.0 < fraction < 1.0:
+        raise ConfigurationError(f"fraction is {fraction!r:.40}; give a number between 0 and 1")
 
 
 def _make_generator(seed: int) -> np.random.Generator:
