@@ -37,6 +37,20 @@ def test_mean_and_deviation_are_those_predicted(levels):
     assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("levels", "counts"),
+    [
+        (np.float32([0, 1, 1000]), np.float32([5, 5, 5])),
+        (np.arange(1, 101, dtype=np.float32), np.float32([0] * 98 + [1e6, 1e6])),
+    ],
+)
+def test_means_far_from_the_histogram_are_reached(levels, counts):
+    margin = 0.05 * levels[-1]
+    means = np.linspace(levels[0] + margin, levels[-1] - margin, 50).astype(np.float32)
+    found = fit_level_probabilities(means, np.full_like(means, 4), levels, counts)
+    assert_allclose(moments(found, levels)[0], means, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("mean", "deviation"), [(3.0, 1.0), (4.3, 0.8), (1.8, 0.9)])
 def test_no_other_distribution_with_these_moments_is_nearer_to_the_histogram(mean, deviation):
     usual = (COUNTS + 1.0) / (COUNTS + 1.0).sum()

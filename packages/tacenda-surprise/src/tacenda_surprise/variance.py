@@ -49,9 +49,9 @@ _MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
 _PRIOR_WIDTH = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
 _MIN_ERRORS = 50  # fewer say too little about the last factor
-_NEWTON_STEPS = 40  # few are needed except near the ends of the scale
+_NEWTON_STEPS = 200  # few are needed except where the histogram has other moments altogether
 _MARGIN = 0.02  # share of the possible variances (or means) that are too close to the ends
-_MAX_NEWTON_STEP = 50.0  # of theta or phi
+_MAX_NEWTON_STEP = 500.0  # of theta or phi
 _PAIRS_PER_BLOCK = 1 << 14
 _MAX_COMPARED_ERRORS = 20_000  # of all ratings, with which the errors of new ratings are compared
 
