@@ -117,7 +117,8 @@ def raise_means(
     """Find the slopes (cases,) that raise the mean score of every case by ``by`` (cases,).
 
     The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
-    (visible, levels) without a slope. Uses Newton's method with bounded steps.
+    (visible, levels) without a slope. Takes four steps of Newton's method of at most 1: slopes are at most 4, and a
+    case whose mean would be near an end of the scores is raised by less than ``by``.
     """
     sizes = np.diff(offsets)
     usual = _compute_moments(logits, s)[0]
