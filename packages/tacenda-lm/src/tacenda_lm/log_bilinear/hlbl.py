@@ -17,8 +17,8 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
-from tacenda.kernels.contexts import Context, Predicted, Spans, context_sum, context_sum_backward
-from tacenda.kernels.machinery.memory import WIDE, aligned
+from tacenda.kernels.contexts import Context, Spans, context_sum, context_sum_backward
+from tacenda.kernels.machinery.memory import aligned
 from tacenda.kernels.trees import (
     Nodes,
     NodeSums,
@@ -128,6 +128,8 @@ class Parameters(Arrays):
     tails: Float32[Array, "tails width", options.BOUNDED_WEIGHTS]  # a
     nodes: Float32[Array, "nodes width", options.BOUNDED_WEIGHTS]  # q
     node_biases: Float32[Array, "nodes 1", options.BOUNDED_WEIGHTS]
+    #: vectors that tails sum instead of R, in models of an earlier version
+    far_words: Float32[Array, "types width", options.BOUNDED_WEIGHTS] | None = None
 
     @classmethod
     def draw(
@@ -146,18 +148,7 @@ class Parameters(Arrays):
             bias=np.zeros((1, width), np.float32),
             tails=np.repeat(tails[:, None], width, 1).astype(np.float32),
             node_biases=node_biases.reshape(-1, 1).astype(np.float32),
-        ).map(_align)
-
-
-class _LegacyParameters(Parameters):
-    """Parameters of an earlier version, in which the words of tails had vectors of their own."""
-
-    far_words: Float32[Array, "types width", options.BOUNDED_WEIGHTS]
-
-
-def _align(array: _Floats) -> _Floats:
-    """Move rows to the beginnings of cache lines, where they are read fastest, if their width allows."""
-    return array if array.shape[1] % WIDE else aligned(array, WIDE)
+        ).map(aligned)
 
 
 class HLBLPredictor(Predictor):
@@ -174,7 +165,13 @@ class HLBLPredictor(Predictor):
         p = parameters
         self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
         self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
-        self._tail_words = p.words  # the vectors that tails sum
+        self._tail_words, self._window_context = p.words, None
+        self._tail_context: Context = self.context
+        if p.far_words is not None:  # the window and the tails then sum vectors of two tables
+            self._tail_words = p.far_words
+            c, b, decay, a = self.context
+            self._window_context = Context(c, b, decay[:0], a[:0])
+            self._tail_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
 
     def start(self) -> State:
         tails = np.zeros(self.context.tail_weights.shape, np.float32)
@@ -226,8 +223,12 @@ class HLBLPredictor(Predictor):
             ids, firsts = np.array(stream.ids[low:end]), firsts[start - low :]
             forget_pages(stream.ids)
             span = Spans(ids, offsets, np.array([start - low]), np.array([end - low]))
-            predicted = self._sum_contexts(span, None if firsts[0] else tails)
+            before = None if firsts[0] else tails
+            predicted = context_sum(self._tail_words, span, self._tail_context, before)
             vectors, words, tails = predicted.vectors, ids[start - low :], predicted.after
+            if self._window_context is not None:
+                words_before = self.parameters.words, span, self._window_context
+                vectors = vectors + context_sum(*words_before).vectors
             after = None
             if state is not None:
                 window = tuple(ids[max(0, len(ids) - n) :].tolist())
@@ -235,10 +236,6 @@ class HLBLPredictor(Predictor):
             if firsts.any():
                 vectors, words = vectors[~firsts], words[~firsts]
             yield vectors, words, after
-
-    def _sum_contexts(self, span: Spans, tails: _Floats | None) -> Predicted:
-        """Return the predicted vectors in one span, after ``tails`` (1, tails, width)."""
-        return context_sum(self.parameters.words, span, self.context, tails)
 
     def rows(self, vectors: _Floats) -> _Floats:
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
@@ -249,24 +246,6 @@ class HLBLPredictor(Predictor):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self.parameters.to_arrays(), **self.tree.arrays()}
-
-
-class _LegacyPredictor(HLBLPredictor):
-    """A fitted HLBL of an earlier version, whose tails sum ``far_words``."""
-
-    def __init__(
-        self, parameters: _LegacyParameters, tree: Tree, rates: tuple[float, ...], boundary: int
-    ) -> None:
-        super().__init__(parameters, tree, rates, boundary)
-        self._tail_words = parameters.far_words
-        c, b, decay, a = self.context
-        self._window_context = Context(c, b, decay[:0], a[:0])
-        self._tail_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
-
-    def _sum_contexts(self, span: Spans, tails: _Floats | None) -> Predicted:
-        window = context_sum(self.parameters.words, span, self._window_context)
-        tail = context_sum(self._tail_words, span, self._tail_context, tails)
-        return tail._replace(vectors=window.vectors + tail.vectors)
 
 
 class HLBL(StreamModel):
@@ -341,18 +320,18 @@ class HLBL(StreamModel):
     def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> HLBLPredictor:
         settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)
         tree = Tree.from_arrays(arrays, types)
-        is_legacy = np.size(arrays.get("far_words", ())) > 0
-        parameters = (_LegacyParameters if is_legacy else Parameters).from_arrays(
+        if not np.size(arrays.get("far_words", ())):
+            arrays = {name: array for name, array in arrays.items() if name != "far_words"}
+        parameters = Parameters.from_arrays(
             arrays,
             types=types,
             width=settings.width,
             context=settings.context,
             tails=len(advanced.tail_rates),
             nodes=tree.n_nodes,
-        )
-        predictor: type[HLBLPredictor] = _LegacyPredictor if is_legacy else HLBLPredictor
+        ).map(aligned)
         boundary = self.vocabulary.boundary_id
-        return predictor(parameters.map(_align), tree, advanced.tail_rates, boundary)
+        return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary)
 
 
 class HLBLTrainer(StreamTrainer):

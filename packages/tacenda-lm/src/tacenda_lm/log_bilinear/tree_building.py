@@ -113,7 +113,7 @@ def build_tree(
             f"the weights of a tree must be positive numbers of the shape ({n_words},): one for each word"
         )
     builder = _TreeBuilder(rule, x, w, overlap, np.random.default_rng([seed, 7]))
-    return join([builder.grow() for _ in range(copies)])
+    return join([builder.grow() for _ in range(copies)], n_words)
 
 
 class _TreeBuilder(NamedTuple):
@@ -125,12 +125,12 @@ class _TreeBuilder(NamedTuple):
     overlap: float
     rng: np.random.Generator
 
-    def grow(self) -> Tree:
-        """Build one tree, level by level."""
+    def grow(self) -> _Leaves:
+        """Build one tree, level by level, and return its leaves."""
         n_words = len(self.x)
         codes_of = np.ones(n_words, np.int64)
         level = _Level(np.arange(n_words), np.array([0, n_words]), np.zeros((n_words, 0), np.int64))
-        n_nodes, leaves = 0, []
+        n_nodes, leaves = 0, list[_Leaves]()
         while len(level.members):
             sizes = np.diff(level.borders)
             is_leaf = np.repeat(sizes == 1, sizes)
@@ -140,7 +140,8 @@ class _TreeBuilder(NamedTuple):
             level = _Level(level.members[~is_leaf], borders, level.paths[~is_leaf])
             level = self._split(level, codes_of, n_nodes)
             n_nodes += len(borders) - 1
-        return _assemble(leaves, n_words)
+        words, lengths, steps = map(np.concatenate, zip(*leaves, strict=True))
+        return words, lengths, steps
 
     def _split(self, level: _Level, codes_of: _Ints, n_nodes: int) -> _Level:
         """Split every group in two, and return the level below; some words go to both sides.
@@ -207,39 +208,30 @@ class _TreeBuilder(NamedTuple):
 # -- trees of codes ----------------------------------------------------------------------------------
 
 
-def _assemble(leaves: list[_Leaves], n_words: int) -> Tree:
-    """Build the tree of these leaves, which may come in any order."""
-    words, lengths, steps = (np.concatenate(part) for part in zip(*leaves, strict=True))
-    order = np.argsort(words, kind="stable")
-    # the steps of each leaf are gathered in the order of the words, without a loop over leaves
-    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    code_steps = np.concatenate([[0], np.cumsum(lengths[order])])
-    at = np.repeat(begins[order] - code_steps[:-1], lengths[order]) + np.arange(len(steps))
-    word_codes = np.searchsorted(words[order], np.arange(n_words + 1))
-    return Tree(Codes(word_codes, code_steps, steps[at] // 2, 1 - 2 * (steps[at] % 2)))
-
-
-def join(trees: list[Tree]) -> Tree:
+def join(trees: list[_Leaves], n_words: int) -> Tree:
     """Join trees over the same words under a balanced top: one overcomplete tree with every word in each part.
 
     Nodes are numbered by depth, so that those visited most are next to each other in memory.
     """
     paths, n_nodes = _build_top(len(trees))
-    n_words, leaves = trees[0].n_words, []
-    for tree, path in zip(trees, paths, strict=True):
-        codes = tree.codes
-        steps = 2 * (codes.nodes.astype(np.int64) + n_nodes) + (codes.signs < 0)
-        begins = np.repeat(codes.code_steps[:-1], len(path))
-        steps = np.insert(steps, begins, np.tile(path, codes.n_codes))
-        words = np.repeat(np.arange(n_words), np.diff(codes.word_codes))
-        leaves.append((words, np.diff(codes.code_steps) + len(path), steps))
-        n_nodes += tree.n_nodes
-    tree = _assemble(leaves, n_words)
-    codes, lengths = tree.codes, np.diff(tree.codes.code_steps)
-    depth, number = np.zeros(tree.n_nodes, np.int64), np.empty(tree.n_nodes, np.int64)
-    depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
-    number[np.argsort(depth, kind="stable")] = np.arange(tree.n_nodes)
-    return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
+    parts = []
+    for (words, lengths, steps), path in zip(trees, paths, strict=True):
+        begins = np.repeat(np.cumsum(lengths) - lengths, len(path))
+        longer = np.insert(steps + 2 * n_nodes, begins, np.tile(path, len(words)))
+        parts.append((words, lengths + len(path), longer))
+        n_nodes += int(steps.max(initial=-1)) // 2 + 1
+    words, lengths, steps = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(words, kind="stable")
+    # the steps of each leaf are gathered in the order of the words, without a loop over leaves
+    begins, lengths = (np.cumsum(lengths) - lengths)[order], lengths[order]
+    code_steps = np.concatenate([[0], np.cumsum(lengths)])
+    place = np.arange(len(steps)) - np.repeat(code_steps[:-1], lengths)  # of each step in its code
+    nodes, turns = np.divmod(steps[np.repeat(begins, lengths) + place], 2)
+    depth, number = np.zeros(n_nodes, np.int64), np.empty(n_nodes, np.int64)
+    depth[nodes] = place
+    number[np.argsort(depth, kind="stable")] = np.arange(n_nodes)
+    word_codes = np.searchsorted(words[order], np.arange(n_words + 1))
+    return Tree(Codes(word_codes, code_steps, number[nodes], 1 - 2 * turns))
 
 
 def _build_top(n_trees: int) -> tuple[list[list[int]], int]:

@@ -9,7 +9,7 @@ LINE = 64  # bytes of a line of the cache
 WIDE = 16  # float32 in a line
 
 
-def aligned(array: NDArray[Any], columns: int) -> NDArray[Any]:
+def aligned(array: NDArray[Any], columns: int = 1) -> NDArray[Any]:
     """Return the rows of ``array`` (rows, width), padded with zeros to a multiple of ``columns``, as `aligned_zeros`.
 
     An array that is so already is returned itself.
