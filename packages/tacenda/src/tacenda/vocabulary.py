@@ -40,19 +40,12 @@ _CACHED_SPELLINGS: Final = 100_000  # some 10 MB of Python objects
 
 @dataclass(frozen=True)
 class Normalization:
-    """A change of every word before it is looked up; by default none. Raises CorpusError for other values than bool."""
+    """A change of every word before it is looked up; by default none."""
 
     digits: bool = False
     """Every run of decimal digits becomes ``NUM``: ``1990s`` is ``NUMs``, ``3.5`` is ``NUM.NUM``."""
     lowercase: bool = False
     """The word is lower-cased, but ``NUM`` is not."""
-
-    def __post_init__(self) -> None:
-        """Turn NumPy's bool into Python's, which JSON has."""
-        for name, value in vars(self).items():
-            if not isinstance(value, bool | np.bool_):
-                raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
-            object.__setattr__(self, name, bool(value))
 
     def __call__(self, word: str) -> str:
         """Return the normalized word; normalizing it again changes nothing."""
@@ -222,7 +215,7 @@ class Vocabulary:
     Raises
     ------
     CorpusError
-        Words repeat, counts do not fit them, or a special type is missing.
+        Words repeat, counts do not fit them, a special type is missing, or a rule has no valid value.
     """
 
     counts: NDArray[np.int64]
@@ -262,7 +255,11 @@ class Vocabulary:
                 f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
                 'text) or "classes" (shapes, and English suffixes)'
             )
-        self.normalization, self.oov = normalization or Normalization(), oov
+        changes = vars(normalization or Normalization())
+        for name, value in changes.items():
+            if not isinstance(value, bool | np.bool_):
+                raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
+        self.normalization, self.oov = Normalization(*map(bool, changes.values())), oov
         self.spelled = frozenset(spelled)
         if self._packed is None:
             _ = self._ids
@@ -541,7 +538,7 @@ def _find_spelled(
     written: Mapping[str, int], types: Mapping[str, int], normalization: Normalization
 ) -> list[str]:
     """Return the types in which NUM is written as letters in most occurrences; lower-casing leaves none."""
-    if normalization != Normalization(digits=True):
+    if not normalization.digits or normalization.lowercase:
         return []
     named = {word: n for word, n in written.items() if "NUM" in word and word in types}
     return [word for word, n in named.items() if 2 * n > types[word]]

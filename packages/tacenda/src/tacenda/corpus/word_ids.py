@@ -81,10 +81,10 @@ class Selection:
             if limit is not None and not isinstance(limit, Integral):
                 raise CorpusError(f"{name} is {limit!r:.40}; it must be a whole number")
             object.__setattr__(self, name, limit if limit is None else int(limit))
-        for name, value in vars(Normalization(self.digits, self.lowercase)).items():
-            object.__setattr__(self, name, value)
         if self.vocabulary is None:
-            self.choose({}, 0)  # refuses limits and rules before a text is read
+            # refuses limits and rules before a text is read
+            for name, value in vars(self.choose({}, 0).normalization).items():
+                object.__setattr__(self, name, value)
             return
         if not isinstance(self.vocabulary, Vocabulary):
             raise CorpusError(
