@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import fitting
-from tacenda.array_ops import in_c_order, to_device
+from tacenda.array_ops import to_device
 from tacenda.arrays import Array
 from tacenda.fitting import (
     BatchSource,
@@ -128,8 +128,7 @@ class StreamTrainer(TextTrainer):
         """
         table = self.tables[name]
         table = table.reshape(-1, table.shape[-1])
-        # the compiled step would read a strided gradient in the wrong order
-        gradient = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
+        gradient = gradient.reshape(-1, table.shape[1])
         if rows is None:
             rows = np.arange(len(table), dtype=np.int32)
         adagrad(table, self.accumulators[name], rows, gradient, learning_rate, threads=threads)

@@ -25,13 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
-from tacenda.errors import (
-    ConfigurationError,
-    FittingError,
-    KernelError,
-    PluginUnavailableError,
-    importing,
-)
+from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
 #: Files of which one exists where a CUDA driver is installed; the last is that of Windows' Linux subsystem.
@@ -112,13 +106,6 @@ def _may_have_cuda() -> bool:
     if os.name == "nt":
         return Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll").exists()
     return any(Path(place).exists() for place in _DRIVERS)
-
-
-def require_torch(task: str, distribution: str) -> None:
-    """Raise PluginUnavailableError where torch is missing, which ``task`` needs; ``distribution`` installs it."""
-    need = f"{task} needs torch, which using a fitted model does not"
-    with importing(need, distribution, error=PluginUnavailableError):
-        import torch  # noqa: F401
 
 
 # -- memory ------------------------------------------------------------------------------------------

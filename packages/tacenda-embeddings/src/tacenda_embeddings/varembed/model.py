@@ -28,8 +28,7 @@ from scipy.special import expit
 from tacenda import store
 from tacenda.arrays import Array, Arrays, Bool, Float32
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.devices import require_torch
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError, importing
 from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
 from tacenda.forks import cached_property
@@ -332,9 +331,11 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             The loss is not finite in the first epoch; use a smaller learning rate. In a later epoch, a
             warning is given and the best parameters are kept.
         """
-        require_torch("fitting VarEmbed", "tacenda-embeddings[varembed]")
         from tacenda.fitting import FitRun
-        from tacenda_embeddings.varembed.training import fit_word_vectors
+
+        need = "fitting VarEmbed needs torch, which using a fitted model does not"
+        with importing(need, "tacenda-embeddings[varembed]", error=PluginUnavailableError):
+            from tacenda_embeddings.varembed.training import fit_word_vectors
 
         corpus = as_corpus(text)
         if isinstance(valid, Corpus):

@@ -23,7 +23,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from tacenda import devices
-from tacenda.array_ops import from_tensor, in_c_order, library
+from tacenda.array_ops import from_tensor, library
 from tacenda.arrays import Array
 from tacenda.corpus import Corpus
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
@@ -355,7 +355,7 @@ def _score_by_blocks(
     norms: Array = None
     flat = None
     if len(log_classes):  # two-level
-        weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
+        weights = xp.exp(log_classes[sources, :, targets])
     else:
         flat = _FlatSoftmax(vectors, np.unique(sources), learning)
         norms = flat.norms

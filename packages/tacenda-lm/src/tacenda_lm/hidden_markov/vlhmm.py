@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.devices import require_torch
+from tacenda.errors import PluginUnavailableError, importing
 from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
@@ -279,8 +279,9 @@ class VLHMM(HiddenMarkov):
         return kind, sizes
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        require_torch("fitting VLHMM", "tacenda-lm[torch]")
-        from tacenda_lm.hidden_markov.training import fit_vlhmm
+        need = "fitting VLHMM needs torch, which using a fitted model does not"
+        with importing(need, "tacenda-lm[torch]", error=PluginUnavailableError):
+            from tacenda_lm.hidden_markov.training import fit_vlhmm
 
         self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary

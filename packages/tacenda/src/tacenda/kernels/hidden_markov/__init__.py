@@ -232,15 +232,12 @@ class VectorGradients(NamedTuple):
     departures: Any
 
 
-def _check_sorted(sources: Any) -> None:
+def _check_pairs(sources: Any, weights: Any, norms: Any = None, blocks: Any = None) -> None:
+    # the backward pass, which takes the blocks, needs no norms
+    if blocks is None and (weights is None) == (norms is None):
+        raise KernelError("give either weights or norms")
     if not rises(sources):
         raise KernelError("the pairs must be sorted by their sources")
-
-
-def _check_pairs(sources: Any, weights: Any, norms: Any) -> None:
-    if (weights is None) == (norms is None):
-        raise KernelError("give either weights or norms")
-    _check_sorted(sources)
 
 
 @operation(prepare=_check_pairs)
@@ -272,7 +269,7 @@ def block_softmax(
     return A.astype(vectors.left.dtype)
 
 
-@operation(prepare=_check_sorted)
+@operation(prepare=_check_pairs)
 def block_softmax_backward(
     vectors: Vectors,
     sources: Int64[Array, "pairs", below("classes"), host],
