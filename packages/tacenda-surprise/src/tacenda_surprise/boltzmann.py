@@ -196,10 +196,7 @@ class Cases:
     ) -> Cases:
         """Bring ratings and identities, given by user, into the orientation of the settings."""
         if settings.items_are_cases:
-            if known is not None:
-                known = Identities.from_pairs(
-                    known.item_ids, known.user_ids, ratings.n_items, ratings.n_users
-                )
+            known = None if known is None else known.by_item(ratings.n_items)
             ratings = ratings.by_item
         levels, n_levels = scale.level_of(ratings.values), len(scale.levels)
         values = scale.scores[levels]

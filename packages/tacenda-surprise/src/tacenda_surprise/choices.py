@@ -72,7 +72,7 @@ class Choosing(Trainer):
         self.x = np.zeros((seen.n_users, width), np.float32)
         self.learned = {"x": self.x, "y": self.y}
         self.seen, self._users = seen, seen.user_ids
-        self.by_item = Identities.from_pairs(seen.item_ids, self._users, n_items, seen.n_users)
+        self.by_item = seen.by_item(n_items)
         self.popularity = (self.by_item.sizes / max(seen.n_users, 1)).astype(np.float32)
         self.improve_users()
 

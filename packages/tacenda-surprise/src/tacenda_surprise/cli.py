@@ -297,10 +297,10 @@ def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
     """Read ``ITEM=RATING``. Raises DataError for an unknown or repeated item, and a rating that is not a number."""
     found: dict[int, float] = {}
     for text in rated:
-        item, equals, value = text.rpartition("=")
         try:
-            rating = float(value if equals else "none")
-        except ValueError as error:
+            item, value = text.rsplit("=", 1)
+            rating = float(value)
+        except ValueError as error:  # also where there is no =
             raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
         number = catalogue.items.number(item)
         if number in found:

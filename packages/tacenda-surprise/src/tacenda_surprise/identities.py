@@ -59,6 +59,10 @@ class Identities(Arrays):
         items: npt.NDArray[np.int32] = self.item_ids[self.offsets[user] : self.offsets[user + 1]]
         return items
 
+    def by_item(self, n_items: int) -> Identities:
+        """Return the sets of the users who have rated each item."""
+        return Identities.from_pairs(self.item_ids, self.user_ids, n_items, self.n_users)
+
     def union(self, other: Identities, n_items: int) -> Identities:
         """Join the identities of both, for as many users as the longer one has."""
         users = np.concatenate([self.user_ids, other.user_ids])

@@ -116,9 +116,7 @@ class RBM(RatingAlgorithm):
         visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
         if known is not None and settings.items_are_cases:
-            known = Identities.from_pairs(
-                known.item_ids, known.user_ids, ratings.n_items, ratings.n_users
-            )
+            known = known.by_item(ratings.n_items)
         machine = old.grow(by_visible.n_users, by_case.n_users)
 
         def infer(chosen: Numbers) -> None:
