@@ -38,8 +38,8 @@ from tacenda.kernels import boltzmann as kernels
 from tacenda.kernels.boltzmann import Descent, boltzmann_descent, boltzmann_divergence
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Floats
+from tacenda_surprise.bias import Alternation, alternate
+from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import MIN_VARIANCE, Scale, find_sharpness, narrow, raise_means
 from tacenda_surprise.machine import Machine, Usual, solve_units
@@ -194,50 +194,53 @@ class Cases:
     def of(
         cls, settings: RBMSettings, scale: Scale, ratings: Ratings, known: Identities | None
     ) -> Cases:
-        """Bring ratings and identities, given by user, into the orientation of the settings."""
+        """Orient ratings and identities, given by user, as the settings say, and estimate biases and slopes."""
         if settings.items_are_cases:
             known = None if known is None else known.by_item(ratings.n_items)
             ratings = ratings.by_item
-        levels, n_levels = scale.level_of(ratings.values), len(scale.levels)
-        values = scale.scores[levels]
+        levels, s = scale.level_of(ratings.values), scale.scores.astype(np.float64)
+        counts = np.zeros((ratings.n_items, len(s)))
+        np.add.at(counts, (ratings.item_ids, levels), 1.0)
+        share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * len(s))
+        base = np.log(share)
         scored = Ratings.from_csr(
-            ratings.user_offsets, ratings.item_ids, values, ratings.users, ratings.items,
+            ratings.user_offsets, ratings.item_ids, scale.scores[levels], ratings.users, ratings.items,
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
         )  # fmt: skip
-        alternation = alternate(scored, 0.0)
-        # Scores are expected to be b_case + b_visible, with the variance of the residuals.
-        of_case, of_visible = alternation.b, alternation.c
-        expected = of_case[ratings.user_ids] + of_visible[ratings.item_ids]
-        variance = max(float(np.var(values - expected)), MIN_VARIANCE) if len(levels) else 1.0
-        sample = np.random.default_rng(0).permutation(len(values))[:_SHARPNESS_SAMPLE]
-        counts = np.zeros((ratings.n_items, n_levels))
-        np.add.at(counts, (ratings.item_ids, levels), 1.0)
-        share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
-        (of_cases, of_units), s = alternation.penalties, scale.scores.astype(np.float64)
-        numbers = (
-            np.float64(each)
-            for each in (of_cases, of_units, of_units + _SHAPE_PRIOR_COUNT, variance, 0.0)
-        )
-        prior = Usual(of_case.astype(np.float32), *numbers)
-        # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
-        smooth = prior.smooth(np.log(share), s, counts, of_visible)
-        # Many cases together have a wider distribution than one case: k s^2 narrows it to the variance of one.
-        sharpness = find_sharpness(
-            smooth[ratings.item_ids[sample]], s, expected[sample], alternation.expected_error
-        )
-        logarithms = narrow(smooth, s, of_visible, sharpness)
+        biases = alternate(scored, 0.0)
+        usual, logarithms = _estimate_usual(scored, biases, s, counts, base)
         if settings.optimizer == "sgd":
             # Add one rating of the usual shape, as zero has no logarithm.
             logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
-            slopes = raise_means(logarithms, s, ratings.user_offsets, ratings.item_ids, of_case)
-        prior, penalty = (
-            replace(prior, sharpness=np.float64(sharpness)),
-            settings.penalty_for(ratings),
-        )
-        o, b, base = (each.astype(np.float32) for each in (slopes, logarithms, np.log(share)))
-        return cls(ratings, levels, o, b, prior, penalty, base, known)
+            slopes = raise_means(logarithms, s, ratings.user_offsets, ratings.item_ids, biases.b)
+        o, b, base = (each.astype(np.float32) for each in (slopes, logarithms, base))
+        return cls(ratings, levels, o, b, usual, settings.penalty_for(ratings), base, known)
+
+
+def _estimate_usual(
+    scored: Ratings, biases: Alternation, s: Doubles, counts: Doubles, base: Doubles
+) -> tuple[Usual, Doubles]:
+    """Estimate the prior of biases, and with it the visible biases (visible, levels), from the scores of all ratings.
+
+    ``counts`` (visible, levels) are numbers of ratings. Scores are expected to be b_case + b_visible, with the variance
+    of the residuals.
+    """
+    expected = biases.b[scored.user_ids] + biases.c[scored.item_ids]
+    variance = max(float(np.var(scored.values - expected)), MIN_VARIANCE) if len(expected) else 1.0
+    of_cases, of_visible = biases.penalties
+    numbers = of_cases, of_visible, of_visible + _SHAPE_PRIOR_COUNT, variance, 0.0
+    usual = Usual(biases.b.astype(np.float32), *map(np.float64, numbers))
+    # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
+    smooth = usual.smooth(base, s, counts, biases.c)
+    # Many cases together have a wider distribution than one case: k s^2 narrows it to the variance of one.
+    sample = np.random.default_rng(0).permutation(len(expected))[:_SHARPNESS_SAMPLE]
+    sharpness = find_sharpness(
+        smooth[scored.item_ids[sample]], s, expected[sample], biases.expected_error
+    )
+    usual = replace(usual, sharpness=np.float64(sharpness))
+    return usual, narrow(smooth, s, biases.c, sharpness)
 
 
 class Learned(Arrays):
