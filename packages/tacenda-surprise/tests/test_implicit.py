@@ -222,6 +222,8 @@ def test_questions_about_ratings_are_refused(model):
     ):
         with pytest.raises(ConfigurationError, match="no ratings"):
             ask()
+    with pytest.raises(ConfigurationError, match="by is 'ratings'; give"):
+        model.top_n(by="ratings")
 
 
 def test_a_matrix_of_one_choice_is_enough():

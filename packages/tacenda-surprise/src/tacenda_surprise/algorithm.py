@@ -841,11 +841,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in again"
             )
-        if not self.takes_ratings:
-            if by == "rating":
-                raise ConfigurationError(
-                    "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
-                )
+        if not self.takes_ratings and by == "rating":
+            raise ConfigurationError(
+                "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
+            )
+        if not self.takes_ratings and by in ("both", "choice"):
             by = "rating"  # its only scores, whatever they are
         hidden = self._find_hidden(candidates, exclude, min_ratings)
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
@@ -1048,9 +1048,9 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
     >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
     """
     algorithm = plugins.get("recommenders", name, distribution=distribution)
-    ignored = {"random_state", "verbose"} - set(inspect.signature(algorithm).parameters)
     given = {**options, **(settings or {})}
-    given = {name: value for name, value in given.items() if name not in ignored}
+    for ignored in {"random_state", "verbose"} - set(inspect.signature(algorithm).parameters):
+        given.pop(ignored, None)
     made: RatingAlgorithm = plugins.make("recommenders", name, given, distribution=distribution)
     return made
 
