@@ -16,11 +16,13 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from dask.delayed import delayed
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, stack_row_blocks
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.errors import ConfigurationError
+from tacenda.dask.corpus import compute
+from tacenda.errors import ConfigurationError, check_whole
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
@@ -52,25 +54,22 @@ def count_lags(
     Raises
     ------
     ConfigurationError
-        ``n_lags`` is below 1.
+        ``n_lags`` is not a whole number of at least 1.
     DataError
         The client's disk is full.
     FittingError
         Workers kept dying or the scheduler closed.
     """
-    if n_lags < 1:
-        raise ConfigurationError(f"cannot count {n_lags} lags: give at least 1")
-    client, vocabulary, n_types = corpus.client, corpus.placed_vocabulary, len(corpus.vocabulary)
-    tails = client.gather(
-        client.map(_find_last_ids, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
-    )
+    check_whole("n_lags", n_lags)
+    vocabulary, n_types = corpus.placed_vocabulary, len(corpus.vocabulary)
+    tails = [delayed(_find_last_ids)(part, vocabulary, n_lags) for part in corpus.parts]
     blocks = list(pairwise(_choose_row_bounds(corpus.type_counts).tolist()))
     pieces = corpus.sum_pieces(
         partial(_count, n_lags=n_lags, blocks=blocks),
         n_lags * len(blocks),
         partial(merge_counts, vocabulary=n_types),
         "counting pairs",
-        given=list(_iterate_histories(tails, n_lags)),
+        given=list(_iterate_histories(compute(corpus.client, delayed(list)(tails)), n_lags)),
     )
     folder = Path(scratch) if scratch is not None else None
     lags = [stack_row_blocks(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]

@@ -1,14 +1,18 @@
 """Lags counted on a cluster are those counted on one machine, bit for bit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
+
+import distributed
 
 from support.cluster import two_workers
 from tacenda.dask import ClusterCorpus
@@ -35,6 +39,16 @@ def assert_same(there, here):
 def text_of(rng, n_lines, n_words=30):
     lines = (rng.zipf(1.4, rng.integers(0, 9)) % n_words for _ in range(n_lines))
     return "".join(" ".join(f"w{i}" for i in line) + "\n" for line in lines)
+
+
+def test_a_cluster_that_gives_up_is_a_clear_error(client, write_file, monkeypatch):
+    def die(*_):
+        raise distributed.KilledWorker("task", SimpleNamespace(address="tcp://worker"), 3)
+
+    monkeypatch.setattr(on_cluster, "_find_last_ids", die)
+    corpus = ClusterCorpus.from_text(write_file("text.txt", "a b\n"), client=client)
+    with pytest.raises(FittingError, match="workers of the cluster died again and again"):
+        on_cluster.count_lags(corpus)
 
 
 @pytest.mark.parametrize("partition_bytes", [9, 40, 10**6])

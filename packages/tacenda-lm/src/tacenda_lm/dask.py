@@ -18,6 +18,7 @@ from dask.delayed import delayed
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
+from tacenda.dask.corpus import compute
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.counting import count_sorted_rows
@@ -109,11 +110,8 @@ def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
         return np.empty(0, np.uint64)
     chosen = [part for part, n in zip(corpus.parts, corpus.part_tokens, strict=True) if n]
     chosen = chosen[:: -(-len(chosen) // _SAMPLED_PARTS)]
-    sample = delayed(_sample)
-    futures = corpus.client.compute(
-        [sample(part, corpus.placed_vocabulary, order) for part in chosen]
-    )
-    keys = np.sort(np.concatenate(corpus.client.gather(futures)))
+    samples = [delayed(_sample)(part, corpus.placed_vocabulary, order) for part in chosen]
+    keys = np.sort(compute(corpus.client, delayed(np.concatenate)(samples)))
     return np.unique(keys[len(keys) * np.arange(1, n_pieces) // n_pieces])
 
 

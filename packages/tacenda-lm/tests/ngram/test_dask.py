@@ -1,13 +1,17 @@
 """An n-gram model of a text on a cluster is that of one machine, bit for bit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError, CorpusError, DataError
+from tacenda.errors import ConfigurationError, CorpusError, DataError, FittingError
 from tacenda_lm import HLBL, KneserNey
 
 pytest.importorskip("distributed", reason="needs tacenda-lm[dask]")
+
+import distributed
 
 from support.cluster import two_workers
 from tacenda.dask import ClusterCorpus
@@ -56,6 +60,17 @@ def test_rows_in_many_pieces_make_the_same_table(client, file, monkeypatch):
     settings = {"order": 4, "memory_gb": 1e-3, "prune": 1e-7}
     there = on_cluster.fit(KneserNey(**settings), corpus)
     assert_same(there, KneserNey(**settings).fit(Corpus.from_text(file, **options)))
+
+
+def test_a_cluster_that_gives_up_before_it_counts_is_a_clear_error(client, file, monkeypatch):
+    def die(*_):
+        raise distributed.KilledWorker("task", SimpleNamespace(address="tcp://worker"), 3)
+
+    monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 5000)
+    monkeypatch.setattr(on_cluster, "_sample", die)
+    corpus = ClusterCorpus.from_text(file, client=client)
+    with pytest.raises(FittingError, match="workers of the cluster died again and again"):
+        on_cluster.fit(KneserNey(order=2), corpus)
 
 
 def test_marks_in_the_text_are_refused_or_kept(client, write_file):

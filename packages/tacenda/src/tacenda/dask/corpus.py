@@ -94,8 +94,7 @@ class ClusterCorpus:
         self.placed_vocabulary = placed_vocabulary
         self.vocabulary = vocabulary
         self.origin = dict(origin)
-        with _explain_failures():
-            sizes = client.gather(client.map(_measure, parts, pure=False))
+        sizes = compute(client, delayed(list)([delayed(_measure)(part) for part in parts]))
         self.part_tokens, part_sentences, part_unknown = map(list, zip(*sizes, strict=True))
         self.n_tokens, self.n_sentences = sum(self.part_tokens), sum(part_sentences)
         n_unknown = sum(part_unknown)
