@@ -8,6 +8,7 @@ When both are complete, contexts are read once to choose the widths of the field
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -77,46 +78,54 @@ class TableWriter:
         """Pack the n-grams of an order, all of which were added as n-grams and as contexts."""
         ngrams, contexts = self._ngrams[order - 1], self._contexts[order - 1]
         probs, backoffs = self._codes[order - 1] if self._codes else (None, None)
-        prob_bits = 31 if probs is None else (len(probs) - 1).bit_length()
+        # the word of a unigram is its place
+        widths = [self._word_bits if order > 1 else 0, _count_bits(probs, 31), 0, 0]
+        if order < self._order:
+            backoffs, widths[3] = _choose_widths(contexts, backoffs)
+            widths[2] = _count_bits(backoffs, 32)
+        else:
+            backoffs = None
+        places = _PlaceIndex(widths[3])
+        self._write_records(self._encode_fields(order, probs, backoffs, places), widths)
+        for part in (*places.blocks, *places.lists):
+            self._data.append(part[:, None])
+        if backoffs is not None:
+            self._data.append(_pack_halves(backoffs))
+        if probs is not None:
+            self._data.append(_pack_halves(np.resize(probs, 1 << widths[1])))
+        n_codes = 0 if backoffs is None else len(backoffs)
+        self._layout[order - 1] = ngrams.n_rows, *widths[1:], places.n_lists, n_codes
+        ngrams.remove()
+        contexts.remove()
+
+    def _encode_fields(
+        self, order: int, probs: Float32 | None, backoffs: Float32 | None, places: _PlaceIndex
+    ) -> Iterator[Rows]:
+        """Yield the fields (fields, records) of the records of an order, a multiple of 64 records but for the last."""
         is_inner = order < self._order
-        widths, near_bits = [self._word_bits if order > 1 else 0, prob_bits], 0
-        if is_inner:
-            backoffs, near_bits = _choose_widths(contexts, backoffs)
-            widths += [32 if backoffs is None else (len(backoffs) - 1).bit_length(), near_bits]
         ending = [np.zeros((1, 1), np.uint64)] if is_inner else []  # the record that ends the order
-        size = ngrams.n_rows + is_inner
-        context_blocks = rechunk(chain(contexts(), ending), _RECORDS_AT_ONCE)
-        places = _PlaceIndex(near_bits)
-        after = done = 0
-        for rows in rechunk(chain(ngrams(), ending), _RECORDS_AT_ONCE):
-            # the word of a unigram is its place
+        contexts = rechunk(chain(self._contexts[order - 1](), ending), _RECORDS_AT_ONCE)
+        after = 0
+        for rows in rechunk(chain(self._ngrams[order - 1](), ending), _RECORDS_AT_ONCE):
             words = rows[:, 0] >> _HALF if order > 1 else np.zeros(len(rows), np.uint64)
             magnitudes = rows[:, 0].astype(np.uint32).view(np.float32)
             fields = [words, _encode(magnitudes if probs is None else -magnitudes, probs)]
             if is_inner:
-                first, log_backoffs = _split_contexts(next(context_blocks), after)
+                first, log_backoffs = _split_contexts(next(contexts), after)
                 after = int(first[-1])
                 fields += [_encode(log_backoffs, backoffs), places.add(first[:-1])]
-            done += len(rows)
-            # one more word follows the last record, as fields are read from two words
-            n_bits = len(rows) * sum(widths)
+            yield np.stack(fields)
+
+    def _write_records(self, blocks: Iterable[Rows], widths: list[int]) -> None:
+        """Write records as fields of these ``widths`` in bits, without gaps."""
+        rest = np.zeros(1, np.uint64)  # one more word follows, as fields are read from two words
+        for fields in blocks:
+            n_bits = fields.shape[1] * sum(widths)
             out = np.zeros(-(-n_bits // 64) + 1, np.uint64)
-            _pack(np.stack(fields), np.array(widths), out)
-            self._data.append(out[: len(out) if done == size else n_bits // 64, None])
-        if not size:
-            self._data.append(np.zeros((1, 1), np.uint64))
-        for part in (*places.blocks, *places.lists):
-            self._data.append(part[:, None])
-        n_codes = 0
-        if is_inner and backoffs is not None:
-            n_codes = len(backoffs)
-            self._data.append(_pack_halves(backoffs))
-        if probs is not None:
-            self._data.append(_pack_halves(np.resize(probs, 1 << prob_bits)))
-        widths += [0] * (4 - len(widths))
-        self._layout[order - 1] = ngrams.n_rows, *widths[1:], places.n_lists, n_codes
-        ngrams.remove()
-        contexts.remove()
+            _pack(fields, np.array(widths), out)
+            self._data.append(out[: n_bits // 64, None])
+            rest = out[n_bits // 64 :]
+        self._data.append(rest[:, None])
 
     def finish(self) -> Table:
         """Return the table of all orders."""
@@ -169,6 +178,11 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
         for near in range(_MAX_PLACE_BITS + 1)
     ]
     return codes, int(np.argmin(costs))
+
+
+def _count_bits(codes: Float32 | None, uncoded: int) -> int:
+    """Return the bits of the number of a code; ``uncoded`` where numbers are stored themselves."""
+    return uncoded if codes is None else (len(codes) - 1).bit_length()
 
 
 def _split_contexts(rows: Rows, start: int) -> tuple[Int64, Float32]:
