@@ -63,16 +63,9 @@ def smooth_states(pool, slots, emitted, later, probabilities):
 
         later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
 
-    Parameters
-    ----------
-    pool, slots
-        Blocks A (blocks, k, k), and which of them leads from each word to the next (words,).
-    emitted
-        p(next word | state) of each word (words, k).
-    later
-        (k,), that of the last word's next word; becomes that of the first word.
-    probabilities
-        (words, k). All arrays are float32, and the slots int32.
+    ``pool`` (blocks, k, k) are blocks A, and ``slots`` (words,) which of them leads from each word to the next, which
+    each state of its class has emitted with the probabilities ``emitted`` (words, k). ``later`` (k,) is that of the
+    next word of the last, and becomes that of the first. All are float32 but the slots.
     """
     k = len(later)
     least, reached = np.finfo(np.float32).tiny, np.empty_like(later)

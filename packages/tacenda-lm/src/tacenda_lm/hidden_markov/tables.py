@@ -319,20 +319,18 @@ class Tables:
         """
         size = self.tokens_per_pass
         for begin, end in runs(offsets, size):
-            start, stop = int(offsets[begin]), int(offsets[end])
-            if stop - start <= size:
-                cuts = offsets[begin : end + 1] - start
-                yield slice(start, stop), self._pass(ids[start:stop], cuts, first)
-                first = None
-                continue
-            for at in range(start, stop, size):  # one sentence longer than a piece
+            stop = int(offsets[end])
+            for at in range(
+                int(offsets[begin]), stop, size
+            ):  # a sentence may be longer than a piece
                 tokens = slice(at, min(at + size, stop))
-                found = self._pass(ids[tokens], np.array([0, tokens.stop - at]), first)
+                cuts = np.clip(offsets[begin : end + 1], at, tokens.stop) - at
+                found = self._pass(ids[tokens], cuts, first)
                 yield tokens, found
+                first = None
                 if tokens.stop < stop:
                     before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
                     first = self.reach(int(before), found.states[-1], int(after))
-            first = None
 
     def _pass(self, ids: Ids, offsets: Offsets, first: _Floats | None) -> hmm.Forward:
         seen = Observed.of(ids, offsets, self.lexicon)
