@@ -355,9 +355,9 @@ class MorphologicalVectors(BaseVectors):
         }
         new = dict(zip(texts, self._compute_means(list(texts.values())), strict=True))
         zeros = np.zeros(self.vectors_length, np.float32)
-        vectors = np.stack([cached[i] if i in cached else new.get(i, zeros) for i in ids])
+        vectors = np.stack([new[i] if i in new else cached.get(i, zeros) for i in ids])
         if len(cached) + len(new) > _CACHED_WORDS:
-            cached.clear()
+            cached = self._cached_vectors = {}  # another one: threads may be reading this one
         cached.update(islice(new.items(), _CACHED_WORDS))
         return vectors
 
