@@ -471,8 +471,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._adopt_further(fitted)
         if choices is not None and touched is not None:
             seen = self._learned(self.seen)
-            pairs = touched.users, touched.items
-            self._implicit = choices.solve_touched(seen, len(self._items), *pairs)
+            self._implicit = choices.solve_touched(seen, len(self._items), touched)
         return self
 
     def _make_run(

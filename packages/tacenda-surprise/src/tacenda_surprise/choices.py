@@ -29,6 +29,7 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.rows import lengthen
+from tacenda_surprise.touched import Touched, users_at
 
 WIDTH, SWEEPS = 64, 10  # factors and sweeps of a fit
 CONFIDENCE = 1.0  # a
@@ -232,17 +233,16 @@ class ImplicitFactors(Arrays):
         factors: Floats = rating_solves(row, others, prior_mean, precision, confidence).means[0]
         return factors
 
-    def solve_touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
-        """Solve for some ``users``, then some ``items``; all others stay. ``seen`` is who has rated what by now."""
+    def solve_touched(self, seen: Identities, n_items: int, touched: Touched) -> Self:
+        """Solve for the users, then the items of new ratings; the rest stays. ``seen`` is who has rated what by now."""
         x, y = lengthen(self.x, seen.n_users), lengthen(self.y, n_items)
         precision = compute_precision(y, self.penalty)
-        for user in np.unique(users).tolist():
+        for user in np.unique(touched.users).tolist():
             x[user] = self.solve(seen.of_user(user), y, precision)
         precision = compute_precision(x, self.penalty)
-        for item in np.unique(items).tolist():
+        for item in np.unique(touched.items).tolist():
             places = np.flatnonzero(seen.item_ids == item)
-            chosen_by = np.searchsorted(seen.offsets, places, side="right") - 1
-            y[item] = self.solve(chosen_by, x, precision)
+            y[item] = self.solve(users_at(seen.offsets, places), x, precision)
         popularity = np.bincount(seen.item_ids, minlength=n_items) / max(seen.n_users, 1)
         return replace(self, x=x, y=y, popularity=popularity.astype(np.float32))
 

@@ -98,7 +98,7 @@ class ImplicitMF(RatingAlgorithm):
         """Solve for the users and then the items of the new choices alone; all others stay."""
         self._catalogue = replace(self.catalogue, users=ratings.users, items=ratings.items)
         self.learned = self._learned(self.learned).solve_touched(
-            Identities.of(ratings), ratings.n_items, touched.users, touched.items
+            Identities.of(ratings), ratings.n_items, touched
         )
 
     def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:

@@ -43,7 +43,7 @@ class Touched(NamedTuple):
         """
         for item in np.unique(self.items).tolist():
             places = np.flatnonzero(ratings.item_ids == item)
-            yield item, users_at(ratings, places), ratings.values[places]
+            yield item, users_at(ratings.user_offsets, places), ratings.values[places]
 
 
 def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
@@ -52,6 +52,6 @@ def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
     return np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
 
 
-def users_at(ratings: Ratings, places: Numbers) -> Numbers:
-    """Find the users (n,) of the ratings in some places."""
-    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
+def users_at(offsets: Numbers, places: Numbers) -> Numbers:
+    """Find the users (n,) of the ratings in some places; those of user u are at ``offsets[u]:offsets[u + 1]``."""
+    return np.searchsorted(offsets, places, side="right") - 1

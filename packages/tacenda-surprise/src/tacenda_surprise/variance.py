@@ -191,7 +191,7 @@ def update_spread(
     x, q, b, c, _ = tables
 
     def find_errors(places: Numbers) -> tuple[Numbers, Numbers, Floats]:
-        users, items = users_at(ratings, places), ratings.item_ids[places]
+        users, items = users_at(ratings.user_offsets, places), ratings.item_ids[places]
         scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
         return users, items, ratings.values[places] - scores
 

@@ -14,6 +14,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
     ImplicitMF,
+    choices,
     factorization,
 )
 from tacenda_surprise.factorization import Weight
@@ -192,6 +193,17 @@ def test_a_choice_more_moves_its_user_and_item_to_where_all_their_choices_put_th
     expected = np.linalg.solve(Y.T @ C @ Y + penalty * np.eye(4), Y.T @ C @ chosen)
     np.testing.assert_allclose(found.x[user], expected, atol=1e-4)
     assert found.popularity[item] > before.popularity[item]
+
+
+def test_new_choices_share_the_products_of_all_factors(ratings, monkeypatch):
+    model, computed = ImplicitMF(n_factors=4, random_state=0).fit(ratings), []
+    compute = choices.compute_precision
+    monkeypatch.setattr(
+        choices, "compute_precision", lambda *given: computed.append(1) or compute(*given)
+    )
+    new = [(ratings.users.raw[u], ratings.items.raw[unrated(ratings, u)]) for u in (3, 8, 9)]
+    model.partial_fit(new)
+    assert len(computed) == 2  # of the items, and of the users
 
 
 def test_more_levels_and_ids_of_later_ratings_are_known(ratings):
