@@ -132,23 +132,6 @@ def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers
         yield order[:n], begins[:n] + t
 
 
-def rechunk(blocks: Iterable[npt.NDArray[Any]], size: int) -> Iterator[npt.NDArray[Any]]:
-    """Yield the same rows in blocks of ``size``; only the last may be smaller."""
-    waiting: list[npt.NDArray[Any]] = []
-    n_waiting = 0
-    for rows in blocks:
-        waiting.append(rows)
-        n_waiting += len(rows)
-        if n_waiting >= size:
-            joined = np.concatenate(waiting)
-            end = n_waiting - n_waiting % size
-            for start in range(0, end, size):
-                yield joined[start : start + size]
-            waiting, n_waiting = [joined[end:]], n_waiting - end
-    if n_waiting:
-        yield np.concatenate(waiting)
-
-
 def sums_of_pieces(
     values: npt.NDArray[Any], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Float64:

@@ -1,6 +1,6 @@
-"""Offsets: the places at which one long array is cut into pieces."""
+"""Offsets: the places at which one long array is cut into pieces, and blocks of its items."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -75,3 +75,21 @@ def runs(
         last = min(max(reached, first + 1), first + (most_pieces or n), n)
         yield first, last
         first = last
+
+
+def rechunk(blocks: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]:
+    """Yield the same rows in blocks of ``size``; only the last may be smaller."""
+    waiting: list[NDArray[Any]] = []
+    n_waiting = 0
+    for rows in blocks:
+        waiting.append(rows)
+        n_waiting += len(rows)
+        if n_waiting >= size:
+            joined = np.concatenate(waiting) if len(waiting) > 1 else rows
+            end = n_waiting - n_waiting % size
+            for start in range(0, end, size):
+                yield joined[start : start + size]
+            n_waiting -= end
+            waiting = [joined[end:]] if n_waiting else []
+    if n_waiting:
+        yield np.concatenate(waiting)

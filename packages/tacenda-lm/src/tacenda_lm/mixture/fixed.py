@@ -29,6 +29,7 @@ from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError, warn
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
+from tacenda.offsets import rechunk
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture.weights import check_weights, fit_weights, mix
@@ -44,7 +45,6 @@ from tacenda_lm.sequences import (
     check_sequences,
     check_word,
     encode_text,
-    rechunk,
     with_ends,
 )
 from tacenda_lm.states import State, rows_of_block

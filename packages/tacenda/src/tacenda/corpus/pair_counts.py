@@ -21,7 +21,7 @@ from tacenda.corpus.storage import GrowingArray, forget_pages
 from tacenda.corpus.word_ids import results_in_order
 from tacenda.errors import CorpusError, DataError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
-from tacenda.offsets import runs
+from tacenda.offsets import rechunk, runs
 
 _MAX_BLOCK_IDS = 4_000_000  # the kernel is fastest while a block of the stream fits the L3 cache
 _MIN_BLOCK_IDS = 1024
@@ -100,37 +100,20 @@ def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator
 
     History ids are context and are not counted themselves. The first of several blocks has no context before the stream
     has ended, so its first ids are only history there. They are counted in a short last block, after the end of the
-    stream. Of several blocks, only the last may be shorter than the lags. A stream of a single block has its own end as
-    context, repeated if it is shorter than the lags.
+    stream. A stream of a single block has its own end as context, repeated if it is shorter than the lags.
     """
-    head: Ids | None = None
-    tail = np.empty(0, np.int32)
-    pending: list[Ids] = []
-    n_pending = 0
-    for piece in chain(pieces, [None]):
-        if piece is not None:
-            pending.append(np.asarray(piece, np.int32))
-            n_pending += len(piece)
-            if n_pending < length:
-                continue
-        # an empty array first: there may be no piece at all
-        joined = pending[0] if len(pending) == 1 else np.concatenate([tail[:0], *pending])
-        # only the last block of the stream may be shorter
-        n_ready = n_pending if piece is None else n_pending - n_pending % length
-        # the only block: its context is its own end
-        if piece is None and head is None and n_ready:
-            yield np.concatenate([joined.take(range(-n_lags, 0), mode="wrap"), joined]), n_lags
-            return
-        for start in range(0, n_ready, length):
-            block = joined[start : min(start + length, n_ready)]
-            stream = np.concatenate([tail, block]) if len(tail) else block
-            if head is None:
-                head = block[:n_lags].copy()
-            yield stream, len(tail) or len(head)
-            tail = stream[-n_lags:].copy()
-        pending, n_pending = [joined[n_ready:]], n_pending - n_ready
-    # an empty stream is one empty block
-    yield (tail, 0) if head is None else (np.concatenate([tail, head]), n_lags)
+    blocks = rechunk((np.asarray(piece, np.int32) for piece in pieces), length)
+    first, second = next(blocks, np.empty(0, np.int32)), next(blocks, None)
+    if second is None:
+        context = first.take(range(-n_lags, 0), mode="wrap") if len(first) else first
+        yield np.concatenate([context, first]), len(context)
+        return
+    yield first, n_lags
+    tail = first[-n_lags:]
+    for block in chain([second], blocks, [first[:n_lags]]):
+        stream = np.concatenate([tail, block])
+        yield stream, n_lags
+        tail = stream[-n_lags:].copy()
 
 
 # -- partial counts ----------------------------------------------------------------------------------
