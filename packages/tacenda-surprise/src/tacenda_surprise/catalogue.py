@@ -56,16 +56,13 @@ class Catalogue:
         Raises DataError if the scale differs, or for ratings off the levels; a continuous scale has none, and stays
         continuous.
         """
-        new = Catalogue.of(ratings)
-        # new levels are also none where the ratings have too many
-        fit = np.isin(new.levels, self.levels).all() and (len(new.levels) or not len(ratings))
-        if self.scale != new.scale or (len(self.levels) and not fit):
+        grown = self.grow(ratings)
+        if self.scale != ratings.scale or len(grown.levels) != len(self.levels):
             raise DataError(
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
                 f"{self.scale[1]:g} in {len(self.levels) or 'no'} levels; fit again"
             )
-        counts = _counts(ratings, self.levels)
-        return replace(new, mean=self.mean, levels=self.levels, counts=counts)
+        return replace(grown, levels=self.levels, counts=_counts(ratings, self.levels))
 
     def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
         """Return the catalogue of ``ratings``, as `extend` does, but with their new levels too; the counts stay.
