@@ -144,20 +144,16 @@ class BayesianPMF(RatingAlgorithm):
         The default is ``n_samples``. Raises ConfigurationError if ``epochs`` is 0.
         """
         before, settings = self._learned(self.learned), self.settings
-        old = before.samples
         if epochs == 0:
             raise ConfigurationError(
                 f"{type(self).__name__} goes on by drawing samples, and n_epochs is 0: give at least 1"
             )
         catalogue = self.catalogue.grow(ratings)
-        users = lengthen(old.x[-1], ratings.n_users)
-        users[old.x.shape[1] :] = old.mean[-1]
-        links = lengthen(old.links[-1], ratings.n_items if self.conditional else 0)
-        items = lengthen(old.q[-1], ratings.n_items)
-        gamma = lengthen(old.gamma[-1], ratings.n_users)
-        gamma[old.gamma.shape[1] :] = 1.0
-        numbers = (float(part[-1]) for part in (old.nu, old.tau))
-        start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
+        last = before.samples.map(lambda part: part[-1:]).grow(ratings.n_users, ratings.n_items)
+        users = last.x[0]
+        users[before.samples.x.shape[1] :] = last.mean[0]
+        alpha, nu, tau = (float(part[0]) for part in (last.alpha, last.nu, last.tau))
+        start = Start(users, last.q[0], last.links[0], alpha, last.gamma[0], nu, tau)
         unit = float(before.unit)
         standard = ratings.standardize(catalogue.mean, unit)
         n_factors = users.shape[1] - 1
@@ -183,23 +179,13 @@ class BayesianPMF(RatingAlgorithm):
         old, scale = self._learned(self.learned), self._scale
         catalogue = self.catalogue.grow(ratings, touched.values)
         rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
-        samples, before, mean = old.samples, old.average, scale.mean
-        x, q, links, gamma = (
-            np.stack([lengthen(part, n) for part in parts])
-            for parts, n in (
-                (samples.x, ratings.n_users),
-                (samples.q, ratings.n_items),
-                (samples.links, ratings.n_items if self.conditional else 0),
-                (samples.gamma, ratings.n_users),
-            )
-        )
-        gamma[:, samples.gamma.shape[1] :] = 1.0
-        samples = replace(samples, x=x, q=q, links=links, gamma=gamma)
+        samples = old.samples.grow(ratings.n_users, ratings.n_items)
+        x, q, before, mean = samples.x, samples.q, old.average, scale.mean
         p, b = (lengthen(part, len(x[0])) for part in (before.user_factors, before.user_biases))
         z, c = (lengthen(part, len(q[0])) for part in (before.item_factors, before.item_biases))
         for user, items, values in touched.by_user(ratings):
             more = items if known is None else known.of_user(user)
-            own = replace(samples, alpha=samples.alpha * gamma[:, user])
+            own = replace(samples, alpha=samples.alpha * samples.gamma[:, user])
             expected, x[:, user] = draw_row(own, scale, (items, values), more, rng)
             scores = scale.ratings(average_scores(expected, q)) - mean - c
             p[user], b[user] = find_nearest_row(z, scores)

@@ -22,7 +22,7 @@ from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, not_empty
-from tacenda_surprise.rows import mean_row
+from tacenda_surprise.rows import lengthen, mean_row
 from tacenda_surprise.variance import Curve, coverage_factor
 
 _DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
@@ -51,6 +51,15 @@ class Samples(Arrays):
     alpha: Float32[Array, "samples", positive, not_empty]  # precision of the ratings
     nu: Float32[Array, "samples", positive]  # how alike the gamma are
     tau: Float32[Array, "samples", positive]  # of the links
+
+    def grow(self, n_users: int, n_items: int) -> Samples:
+        """Append rows of zeros for further users and items to a copy; the new users have the usual noise."""
+        tables = (self.x, n_users), (self.q, n_items), (self.gamma, n_users)
+        x, q, gamma = (np.stack([lengthen(part, n) for part in parts]) for parts, n in tables)
+        n_links = n_items if self.links.shape[1] else 0
+        links = np.stack([lengthen(part, n_links) for part in self.links])
+        gamma[:, self.gamma.shape[1] :] = 1.0
+        return replace(self, x=x, q=q, links=links, gamma=gamma)
 
     def thin(self, n: int) -> Samples:
         """Take ``n`` samples, evenly spaced, the last one among them."""
