@@ -33,8 +33,10 @@ def test_several_files_follow_each_other(tmp_path):
     paths = [tmp_path / name for name in ("b.txt", "a.txt.xz")]
     paths[0].write_text("one two")  # no line end: the next file still starts a new sentence
     paths[1].write_bytes(lzma.compress(b"three\n"))
-    assert decode(Corpus.from_text(paths)) == [["one", "two"], ["three"]]
-    assert Corpus.from_text(paths).origin["sources"] == ["b.txt", "a.txt.xz"]
+    for text in (paths, iter(paths)):
+        corpus = Corpus.from_text(text)
+        assert decode(corpus) == [["one", "two"], ["three"]]
+        assert corpus.origin["sources"] == ["b.txt", "a.txt.xz"]
 
 
 def test_lines_come_from_lists_generators_and_open_files():
@@ -67,7 +69,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(write_file):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (iter([Path("a.txt")]), r'several files as a list, e.g. sorted\(folder.glob\("\*.txt"\)\)'),
+        (
+            iter(["a b", Path("a.txt")]),
+            r'several files as a list, e.g. sorted\(folder.glob\("\*.txt"\)\)',
+        ),
         ([["a", "b"]], "use Corpus.from_sentences"),
         ([b"a b"], "line 1 of the text is a bytes, not a string; give lines as strings"),
         (b"a b", "a text is a path, a string or sentences, not b'a b', a bytes"),

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacenda import store
 from tacenda.corpus import word_ids
 from tacenda.corpus.doubts import collect_first_lines
-from tacenda.corpus.lines import Lines, field_of, text_blocks, text_files
+from tacenda.corpus.lines import Lines, field_of, open_text, text_blocks
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.corpus.split_words import SplitWordCounter
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages, load_array, writing
@@ -176,10 +176,11 @@ class Corpus:
         check_whole("processes", processes, error=CorpusError)
         choices = Selection(**selection)
         get_tokenizer(tokenizer)
-        paths = text_files(text)
+        source, _ = open_text(text)
+        paths = source if isinstance(source, list) else None
         types = Types()
         first_lines: list[str] = []
-        blocks = text_blocks(text, encoding, errors, marks, text_field)
+        blocks = text_blocks(source, encoding, errors, marks, text_field)
         blocks = collect_first_lines(blocks, first_lines)
         given = choices.vocabulary is not None
         counter = SplitWordCounter(tokenizer, types) if count_words and not given else None

@@ -17,7 +17,7 @@ import lzma
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -83,8 +83,8 @@ class File(Protocol):
         """Open it; a buffered binary stream, of which ``peek`` shows the beginning."""
 
 
-def text_files(text: object) -> list[Path] | None:
-    """Return the files that ``text`` names: one path or a list of paths; None if it is text itself.
+def open_text(text: object) -> tuple[Any, bool]:
+    """Return a string, a list of files, or an iterator of sentences; and whether the first of these is a token list.
 
     A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, if a string,
     or the first one of a list, is the name of a file, and for an object that is no text.
@@ -93,12 +93,18 @@ def text_files(text: object) -> list[Path] | None:
         raise CorpusError(
             f"a text is a path, a string or sentences, not {text!r:.40}, a {type(text).__name__}"
         )
-    listed: Sequence[Any] = text if isinstance(text, list | tuple) else [text]
-    if listed and isinstance(listed[0], os.PathLike):
-        return [text_file(path) for path in listed]
-    if listed and isinstance(listed[0], str):
-        refuse_file_name(listed[0])
-    return None
+    if isinstance(text, str):
+        refuse_file_name(text)
+        return text, False
+    sentences: Iterator[Any] = iter([text] if isinstance(text, os.PathLike) else text)
+    for first in sentences:
+        sentences = chain([first], sentences)
+        if isinstance(first, os.PathLike):
+            return list(map(text_file, sentences)), False
+        if isinstance(first, str) and isinstance(text, list | tuple):
+            refuse_file_name(first)
+        return sentences, not isinstance(first, str)
+    return sentences, True
 
 
 def text_file(path: str | os.PathLike[str]) -> Path:
@@ -138,11 +144,11 @@ def text_blocks(
     """Yield the lines of files, of a string, or of an iterable of lines in blocks, with a progress bar.
 
     ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. ``text_field`` is a field of JSON objects, one
-    per line; see `texts_of`. Raises CorpusError as `text_files` and `read_blocks` do.
+    per line; see `texts_of`. Raises CorpusError as `open_text` and `read_blocks` do.
     """
-    files = text_files(text)
-    if files is None:
-        lines: Any = io.StringIO(text, newline="\n") if isinstance(text, str) else text
+    files, _ = open_text(text)
+    if not isinstance(files, list):
+        lines: Any = io.StringIO(files, newline="\n") if isinstance(files, str) else files
         yield from texts_of(line_blocks(lines), "the text", marks, text_field)
         return
     total = sum(path.stat().st_size for path in files)

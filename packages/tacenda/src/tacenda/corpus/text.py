@@ -5,11 +5,10 @@ A ``pathlib.Path`` is a file and a ``str`` is text.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from tacenda.corpus.corpus import Corpus
-from tacenda.corpus.lines import line_without_end, text_blocks, text_files
+from tacenda.corpus.lines import line_without_end, open_text, text_blocks
 from tacenda.corpus.marks import Marks, check_marks, line_without_marks, sentence_without_marks
 from tacenda.corpus.word_ids import no_tokens_error
 from tacenda.errors import CorpusError
@@ -77,7 +76,7 @@ def as_corpus(
         if marks != "keep":
             text.refuse_marks()
         return text
-    source, is_tokenized = _open(text)
+    source, is_tokenized = open_text(text)
     if is_tokenized:
         return Corpus.from_sentences(source, vocabulary=vocabulary, marks=marks)
     return Corpus.from_text(source, tokenizer=tokenizer, vocabulary=vocabulary, marks=marks)
@@ -99,7 +98,7 @@ def sentences_of(
     """
     split = get_tokenizer(tokenizer)
     check_marks(marks)
-    source, _ = _open(text)
+    source, _ = open_text(text)
     if text_field is not None or not isinstance(source, Iterator):
         for block in text_blocks(source, encoding, errors, marks, text_field):
             yield from map(split, block)
@@ -111,17 +110,3 @@ def sentences_of(
             yield split(line_without_marks(line, marks, f"sentence {number}"))
         else:
             yield sentence_without_marks(tokens_of(sentence), marks, number)
-
-
-def _open(text: RawText) -> tuple[Any, bool]:
-    """Return a string, a list of files, or an iterator of sentences; and whether the first of these is a token list."""
-    files = text_files(text)  # which raises for what is no text
-    if isinstance(text, str) or files is not None:
-        return files or text, False
-    sentences: Iterator[Any] = iter(cast("Iterable[Sentence]", text))
-    for first in sentences:
-        sentences = chain([first], sentences)
-        if isinstance(first, os.PathLike):
-            return list(sentences), False
-        return sentences, not isinstance(first, str)
-    return sentences, True
