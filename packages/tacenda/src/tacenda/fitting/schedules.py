@@ -24,17 +24,21 @@ class Position(NamedTuple):
 class Schedule:
     """Base of all schedules; by itself a constant ``rate``.
 
-    Raises ConfigurationError for a rate, factor or floor that is no finite number or negative, or epochs or steps
-    below 1; a subclass checks what else it has.
+    Raises ConfigurationError for a rate, factor or floor that is no finite number or negative, epochs or steps below 1,
+    or a ``then`` that is no schedule; a subclass checks what else it has.
     """
 
     rate: float
 
     def __post_init__(self) -> None:
-        for name, least in _LOWER_BOUNDS.items():
-            if not hasattr(self, name):
+        for name, value in vars(self).items():
+            least = _LOWER_BOUNDS.get(name)
+            if name == "then" and not isinstance(value, Schedule):
+                raise ConfigurationError(
+                    f"{type(self).__name__}: then is {value!r}; give a schedule"
+                )
+            if least is None:
                 continue
-            value = getattr(self, name)
             if not isinstance(value, Real) or not least <= float(value) < math.inf:
                 raise ConfigurationError(
                     f"{type(self).__name__}: {name} is {value!r}; give a finite number, at least {least}"
@@ -84,11 +88,6 @@ class WarmUp(Schedule):
     rate: float = field(init=False, repr=False, default=0.0)  # that of the other schedule counts
     then: Schedule
     steps: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.then, Schedule):
-            raise ConfigurationError(f"WarmUp: then is {self.then!r}; give a schedule")
 
     def at(self, position: Position) -> float:
         return self.then.at(position) * min(1.0, (position.step + 1) / self.steps)

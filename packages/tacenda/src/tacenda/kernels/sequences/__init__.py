@@ -43,18 +43,14 @@ class Counts(NamedTuple):
         return Counts(indptr, self.indices[begin:end], self.data[begin:end])
 
 
-def _check_vocabulary(vocabulary: int, operation: str) -> None:
-    if vocabulary < 0:
-        raise KernelError(f"{operation}: vocabulary must be at least 0, not {vocabulary}")
-
-
 def _check_stream(stream: Any, n_lags: int, vocabulary: int, n_history: int) -> None:
     if len(stream) > _MAX_STREAM:
         raise KernelError(
             f"lagged_counts was given {len(stream)} ids at once: count blocks of at most "
             f"{_MAX_STREAM} and add them with merge_counts"
         )
-    _check_vocabulary(vocabulary, "lagged_counts")
+    if vocabulary < 0:
+        raise KernelError(f"lagged_counts: vocabulary must be at least 0, not {vocabulary}")
     check_range(stream, vocabulary, "ids")
     if n_lags < 1 or not 0 <= n_history <= len(stream):
         raise KernelError(
@@ -107,7 +103,8 @@ def lagged_counts(
 def _check_parts(parts: Sequence[Counts], vocabulary: int) -> None:
     if not isinstance(parts, Sequence) or not all(isinstance(part, Counts) for part in parts):
         raise KernelError("merge_counts: parts must be a list of Counts")
-    _check_vocabulary(vocabulary, "merge_counts")
+    if vocabulary < 0:
+        raise KernelError(f"merge_counts: vocabulary must be at least 0, not {vocabulary}")
     if not parts:
         raise KernelError("merge_counts was given nothing to sum: give at least one matrix")
     rows, dtype = len(parts[0].indptr), parts[0].data.dtype
