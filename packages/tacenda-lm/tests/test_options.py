@@ -9,7 +9,7 @@ REFUSED = [
     (lm.VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
     (lm.VLHMM, {"n_classes": 1, "advanced": {"word_classes": "brown"}}, "word_classes has no effect"),
     (lm.VLHMM, {"advanced": {"neural": False}, "width": 5}, "has no effect"),
-    (lm.VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "neural must be true"),
+    (lm.VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "transitions has no effect"),
     (lm.HLBL, {"tree": "random", "advanced": {"frequency_power": 0.0}}, "frequency_power has no"),
     (lm.HLBL, {"tree": "balanced", "advanced": {"overlap": 0.2}}, "overlap has no effect"),
     (lm.LBL, {"advanced": {"noise_words": 7}}, r"advanced\.noise_words has no effect"),

@@ -12,7 +12,7 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
 from tacenda_lm.hidden_markov.training import Trainer, draw_network
 
@@ -38,17 +38,16 @@ LEXICON = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
 def test_epochs_are_planned_by_the_text_where_no_held_out_text_ends_training(
     n_tokens, n_types, epochs
 ):
-    assert VLHMMSettings().plan(n_tokens, n_types, held_out=False).epochs == epochs
-    assert VLHMMSettings().plan(n_tokens, n_types, held_out=True).epochs == 30
-    assert VLHMMSettings(epochs=4).plan(n_tokens, n_types, held_out=True).epochs == 4
+    assert PLAN.epochs(n_tokens, n_types) == epochs
 
 
-def test_a_fit_without_held_out_text_has_the_epochs_that_were_planned():
-    settings = {**SMALL, "epochs": None}
-    model = VLHMM(**settings).fit(text())
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_fit_has_the_epochs_that_were_planned_and_the_most_with_held_out_text(held_out):
+    settings = {**SMALL, "epochs": None, "patience": 100}
+    model = VLHMM(**settings).fit(text(), valid=text(30, 1) if held_out else None)
     n_tokens = sum(len(sentence) for sentence in text())
     planned = 1 + n_tokens // (4 * len(model.vocabulary))
-    assert model.fitted_on["training"]["epochs"] == planned > 5
+    assert model.fitted_on["training"]["epochs"] == (30 if held_out else planned) > 5
 
 
 @pytest.fixture(scope="module")

@@ -193,7 +193,8 @@ def test_a_tree_comes_back_from_its_arrays():
 
 @pytest.mark.parametrize("damage", ["sign", "node", "words", "type"])
 def test_damaged_arrays_are_refused(damage):
-    arrays = build_tree("balanced", 9, vectors=vectors(9)).arrays()
+    tree = build_tree("balanced", 9, vectors=vectors(9))
+    arrays = {name: array.copy() for name, array in tree.arrays().items()}
     if damage == "sign":
         arrays["tree.signs"][0] *= -1
     elif damage == "node":

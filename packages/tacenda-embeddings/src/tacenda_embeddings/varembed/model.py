@@ -335,7 +335,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
         need = "fitting VarEmbed needs torch, which using a fitted model does not"
         with importing(need, "tacenda-embeddings[varembed]", error=PluginUnavailableError):
-            from tacenda_embeddings.varembed.training import fit_word_vectors
+            import torch  # noqa: F401
+        from tacenda_embeddings.varembed.training import fit_word_vectors
 
         corpus = as_corpus(text)
         if isinstance(valid, Corpus):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -16,7 +16,7 @@ _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"
 _PARAMETER_COPIES = 5  # themselves, gradient, two moments, average
 # chosen by the perplexity of held-out text of three sizes
-_PLAN = options.Plan(tokens_per_type_per_epoch=4, max_epochs=30)
+PLAN = options.Plan(tokens_per_type_per_epoch=4, max_epochs=30)
 MEMORY_ADVICE = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
 
 
@@ -70,7 +70,7 @@ class VLHMMSettings(options.SeededSettings):
     state_dropout: float = options.dropout(
         0.5, "share of the states of each class that a step leaves out; 0.5 in the paper"
     )
-    epochs: int | None = _PLAN.option(" (with held-out text, it is 30)")
+    epochs: int | None = PLAN.option(" (with held-out text, it is 30)")
     learning_rate: float = options.learning_rate(0.07, "Adam", "a fiftieth; 0.01 in the paper")
     patience: int = options.patience(5)
     batch_words: int = option(
@@ -84,25 +84,6 @@ class VLHMMSettings(options.SeededSettings):
     device: str = devices.option()
     advanced: Group[VLHMMAdvanced] = group(VLHMMAdvanced)
 
-    def plan(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
-        """Return the settings with the epochs chosen for a text of this size, unless they are given.
-
-        Where held-out text ends training early, a rate that stays high finds a better model at all sizes of text.
-        """
-        if self.epochs is not None:
-            return self
-        epochs = _PLAN.max_epochs if held_out else _PLAN.epochs(n_tokens, n_types)
-        return replace(self, epochs=epochs)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.advanced.neural and self.transitions != "two_level":
-            self.advanced.refuse("neural", 'true with transitions other than "two_level"')
-        if self.device.startswith("cuda") and not self._has_device_kernels:
-            self.refuse(
-                "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
-            )
-
     def idle(self) -> Mapping[str, str]:
         reasons = {}
         if self.transitions != "features":
@@ -110,16 +91,16 @@ class VLHMMSettings(options.SeededSettings):
         if self.n_classes == 1:
             reasons["advanced.word_classes"] = "with a single class"
         if not self.advanced.neural:
+            reasons["transitions"] = "without networks (neural=False), since they have two levels"
             reasons["width"] = "without networks (neural=False), since there are no embeddings"
         return reasons
 
-    @property
-    def _has_device_kernels(self) -> bool:
-        return self.advanced.neural and self.transitions in _ON_DEVICES
-
     def find_device(self) -> str:
         """Return the device of a fit. Raises ConfigurationError if it does not exist or lacks the kernels."""
-        if not self._has_device_kernels:
+        if not self.advanced.neural or self.transitions not in _ON_DEVICES:
+            if self.device.startswith("cuda"):
+                kinds = " or ".join(_ON_DEVICES)
+                self.refuse("device", f'"cpu" unless neural with transitions {kinds}')
             return "cpu"
         backward = [f"{operation}_backward" for operation in _OPERATIONS]
         return devices.resolve(self, [*_OPERATIONS, *backward])

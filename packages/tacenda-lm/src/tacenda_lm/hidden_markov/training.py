@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels import hidden_markov as hmm
 from tacenda.offsets import runs
-from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, VLHMMSettings
+from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Features,
     Flat,
@@ -470,11 +471,14 @@ def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
 ) -> tuple[Learned, History]:
     """Fit a model to a text; return its parameters and the history. Raises ConfigurationError, FittingError."""
-    settings = settings.plan(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
+    n_types = len(corpus.vocabulary)
+    if settings.epochs is None:
+        # where held-out text ends training early, a rate that stays high finds a better model at all sizes of text
+        planned = PLAN.epochs(corpus.n_tokens, n_types)
+        settings = replace(settings, epochs=planned if valid is None else PLAN.max_epochs)
     device = settings.find_device()
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
-    n_types = len(corpus.vocabulary)
     classes = np.zeros(n_types, np.int32)
     if settings.n_classes > 1:
         boundary, method = corpus.vocabulary.boundary_id, settings.advanced.word_classes

@@ -281,7 +281,8 @@ class VLHMM(HiddenMarkov):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         need = "fitting VLHMM needs torch, which using a fitted model does not"
         with importing(need, "tacenda-lm[torch]", error=PluginUnavailableError):
-            from tacenda_lm.hidden_markov.training import fit_vlhmm
+            import torch  # noqa: F401
+        from tacenda_lm.hidden_markov.training import fit_vlhmm
 
         self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
