@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Int8, Int32, Int64, take
+from tacenda.arrays import Array, Arrays, Int8, Int32, Offsets
 from tacenda.errors import ArtifactError, KernelError
 from tacenda.kernels.trees import Codes
 from tacenda_lm.sequences import Integers
@@ -26,6 +26,15 @@ class Statistics(NamedTuple):
     steps_per_token: float  # steps of all codes of a word, with words weighted by their counts
     n_nodes: int  # inner nodes
     depth: int  # steps of the longest code
+
+
+class _Saved(Arrays):
+    """The `Codes` of a tree in a saved model."""
+
+    word_codes: Offsets[Array, "types codes"]
+    code_steps: Offsets[Array, "codes steps"]
+    nodes: Int32[Array, "steps"]
+    signs: Int8[Array, "steps"]
 
 
 class Tree:
@@ -78,22 +87,13 @@ class Tree:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the codes, for a saved model."""
-        return {f"tree.{name}": np.array(array) for name, array in self.codes._asdict().items()}
+        return _Saved(*self.codes).to_arrays("tree.")
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_words: int) -> Tree:
         """Return the tree of a saved model over ``n_words`` words. Raises ArtifactError where it is damaged."""
-        kinds = (Int64, Int64, Int32, Int8)
-        fields = [
-            take(arrays, f"tree.{name}", kind[Array, name], {})
-            for name, kind in zip(Codes._fields, kinds, strict=True)
-        ]
+        saved = _Saved.from_arrays(arrays, "tree.", types=n_words)
         try:
-            tree = cls(Codes(*fields))
+            return cls(Codes(**vars(saved)))
         except KernelError as error:
             raise ArtifactError(f"the tree of the model is damaged: {error}") from error
-        if tree.n_words != n_words:
-            raise ArtifactError(
-                f"the tree of the model has {tree.n_words} words, and its vocabulary {n_words}"
-            )
-        return tree
