@@ -115,10 +115,6 @@ class StreamTrainer(TextTrainer):
             return None
         return compute_perplexity(-float(self.predictor().score(self.valid).mean()))
 
-    def put(self, array: npt.NDArray[Any]) -> Array:
-        """Copy an array of the host to the device of the tables."""
-        return to_device(array, self.device)
-
     def move(
         self, name: str, rows: Array | None, gradient: Array, learning_rate: float, threads: int = 1
     ) -> None:

@@ -352,15 +352,16 @@ class LBLTrainer(StreamTrainer):
         accumulators = dict.fromkeys(tables, _INITIAL_ACCUMULATOR)
         super().__init__(settings, tables, text, valid, accumulators=accumulators, device=device)
         self._cumulative = np.cumsum(noise)
-        self._log_noise = self.put(np.log(noise).astype(np.float32))
+        self._log_noise = to_device(np.log(noise).astype(np.float32), device)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         (positions,) = batch
-        settings, rng, keep = self.settings, self.draw(), None
-        contexts = Contexts(*map(self.put, Contexts.at(self.text, positions, settings.context)))
+        settings, device, rng, keep = self.settings, self.device, self.draw(), None
+        before = Contexts.at(self.text, positions, settings.context)
+        contexts = Contexts(*(to_device(array, device) for array in before))
         if settings.dropout:
             shape = len(positions), settings.width
-            keep = self.put(draw_dropout_mask(shape, settings.dropout, rng))
+            keep = to_device(draw_dropout_mask(shape, settings.dropout, rng), device)
         if settings.loss == "softmax":
             loss, gradients = softmax(self.current, contexts, keep)
         else:
@@ -368,8 +369,8 @@ class LBLTrainer(StreamTrainer):
             # scoring into two matrix products
             uniform = rng.random(settings.advanced.noise_words) * self._cumulative[-1]
             noise = np.searchsorted(self._cumulative, uniform, side="right")
-            noise = np.minimum(noise, len(self._cumulative) - 1)
-            loss, gradients = nce(self.current, contexts, self.put(noise), self._log_noise, keep)
+            noise = to_device(np.minimum(noise, len(self._cumulative) - 1), device)
+            loss, gradients = nce(self.current, contexts, noise, self._log_noise, keep)
         for name, (rows, gradient) in gradients.items():
             self.move(name, rows, gradient, learning_rate)
         return StepResult(loss, len(positions))
