@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import spacy
+from spacy.tokens import Doc
 from spacy.training import Example
 
 from support.pipelines import add, pipeline, reload
@@ -100,6 +101,22 @@ def test_head_reads_an_extension(toy):
     nlp = train(toy, "tagger", {**VECTORS, "source": "for_the_tagger"}, target="for_the_tagger")
     assert annotated(nlp)[0] == [gold for _, gold, _ in DATA]
     assert nlp(DATA[0][0]).tensor.size == 0
+
+
+@pytest.mark.parametrize(
+    ("extension", "held"),
+    [
+        ({"default": [[1.0, 2.0]]}, "list"),
+        ({"getter": lambda doc: 1.5}, "float"),
+        ({"method": lambda doc: None}, "partial"),
+    ],
+)
+def test_extension_without_an_array_is_named(extension, held):
+    Doc.set_extension("no_array", **extension, force=True)
+    model = doc_tensor(width=2, source="no_array")
+    with pytest.raises(ConfigurationError, match=rf"doc\._\.no_array holds a {held}, not an array"):
+        model.predict([spacy.blank("en")("cat")])
+    Doc.remove_extension("no_array")
 
 
 def test_order_of_layers_in_the_configuration_does_not_matter(toy, tmp_path):

@@ -56,7 +56,8 @@ def doc_tensor(
     Raises
     ------
     tacenda.errors.ConfigurationError
-        A setting is out of range. The layer itself raises it for a document without vectors or with too few columns.
+        A setting is out of range. The layer itself raises it for a document with too few columns or without vectors,
+        and for an extension that holds no array.
     """
     if width is not None and width < 1:
         _fail(f"width must be positive, not {width}")
@@ -266,12 +267,20 @@ class _Notes:
 
 
 def read_array(doc: Doc, source: str) -> Any:
-    """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set."""
+    """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set.
+
+    Raises ConfigurationError for an extension that holds something else.
+    """
     if source == "tensor":
         return doc.tensor
     array = doc.user_data.get(("._.", source, None, None))
     if array is None and Doc.has_extension(source):
         array = doc._.get(source)  # a getter may compute it
+    if array is not None and not hasattr(array, "ndim"):
+        raise ConfigurationError(
+            f"{format_target(source)} holds a {type(array).__name__}, not an array (n_tokens, width): name the "
+            "extension to which the embedding component writes"
+        )
     return array
 
 
