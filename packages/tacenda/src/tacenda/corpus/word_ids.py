@@ -59,7 +59,7 @@ class Selecting(TypedDict, total=False):
     min_class_count: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Selection:
     """The options that choose the vocabulary of a text, with their defaults.
 
@@ -80,11 +80,11 @@ class Selection:
             limit = getattr(self, name)
             if limit is not None and not isinstance(limit, Integral):
                 raise CorpusError(f"{name} is {limit!r:.40}; it must be a whole number")
-            object.__setattr__(self, name, limit if limit is None else int(limit))
+            setattr(self, name, limit if limit is None else int(limit))
         if self.vocabulary is None:
             # refuses limits and rules before a text is read
             for name, value in vars(self.choose({}, 0).normalization).items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
             return
         if not isinstance(self.vocabulary, Vocabulary):
             raise CorpusError(
@@ -98,7 +98,7 @@ class Selection:
                     f"{name}={value!r} contradicts the given vocabulary; leave out one of the two"
                 )
             if name in implied:
-                object.__setattr__(self, name, fixed)
+                setattr(self, name, fixed)
 
     def choose(self, counts: Mapping[str, int], n_sentences: int) -> Vocabulary:
         """Return the given vocabulary, or one built from the counts of a text's strings, with unmerged classes."""
