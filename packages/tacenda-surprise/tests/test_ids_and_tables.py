@@ -14,6 +14,7 @@ from tacenda.errors import DataError, TacendaWarning
 from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF, SideInfo
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import make_dataset
+from tacenda_surprise.top_n import best_items, top
 
 SMALL = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
 
@@ -221,6 +222,13 @@ def test_lists_of_candidates_are_those_of_all_items_without_the_others(algo, by,
     listed = algo.top_n(4, by=by, exclude_seen=exclude_seen, candidates=chosen)
     for user, best in listed.items():
         assert best == [pair for pair in everything[user] if pair[0] in chosen][:4]
+
+
+def test_the_list_of_an_unknown_user_has_the_taste_of_nobody(algo):
+    lists = algo.lists("choice")
+    (ranked,) = best_items(algo, np.array([-1]), 4, None, lists)
+    nobody = np.zeros((1, lists.factors.x.shape[1]), np.float32)
+    np.testing.assert_array_equal(ranked.items, top(lists.factors.scores(nobody)[0], 4, None)[0])
 
 
 def test_an_unknown_item_of_a_new_user_is_told(algo):

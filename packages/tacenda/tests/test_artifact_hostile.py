@@ -290,3 +290,13 @@ def test_bytes_whose_nested_models_go_too_deep_are_refused():
     text = json.dumps(head).encode()
     with pytest.raises(ArtifactError, match="nested more than"):
         Artifact.from_bytes(data[:8] + len(text).to_bytes(8, "little") + text + data)
+
+
+def test_bytes_that_name_a_file_elsewhere_are_refused():
+    data = an_artifact().to_bytes()
+    length = int.from_bytes(data[8:16], "little")
+    head = json.loads(data[16 : 16 + length])
+    head["files"] = dict.fromkeys(["../../evil"], *head["files"].values())
+    text = json.dumps(head).encode()
+    with pytest.raises(ArtifactError, match="no tensor file can have"):
+        Artifact.from_bytes(data[:8] + len(text).to_bytes(8, "little") + text + data[16 + length :])

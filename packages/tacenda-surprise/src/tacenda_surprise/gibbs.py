@@ -11,10 +11,10 @@ A rating of user u has the precision alpha gamma_u, as users differ in how stead
 
 (shape and rate), whose conditional distributions are Gamma and discrete.
 
-The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width + 1 + m and W_0 = V^{-1} / m,
-by which their covariance is expected to be V (Salakhutdinov and Mnih 2008, eq 14). V is diagonal; a bias has a
-variance of 0.15, and so has the product of factors of a user and an item. (Their section 4 has nu_0 = width and
-W_0 = I, of which a row has no expected variance: a single rating then makes it infinite.)
+The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width + 1 + m and W_0 = V^{-1} / m, by
+which their covariance is expected to be V (Salakhutdinov and Mnih 2008, eq 14). The prior counts as m rows. V is
+diagonal; a bias has a variance of 0.15, and so has the product of factors of a user and an item. (Their section 4 has
+nu_0 = width and W_0 = I, of which a row has no expected variance: a single rating then makes it infinite.)
 
 What the identities of rated items say about a user is a linear link with a prior, a Bayesian form of Mnih 2010,
 eq 5.22:
@@ -25,15 +25,15 @@ eq 5.22:
 The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
 of items, and predictions are better.
 
-Lambda is the precision of the m rows of W too, up to the factor tau, so it is drawn given both tables. The factors
+Lambda is the precision of the r rows of W too, up to the factor tau, so it is drawn given both tables. The factors
 that contain it are
 
-    W(Lambda | I, nu_0) |Lambda|^{n/2} exp(-1/2 sum_u (x_u - mu - s_u)^T Lambda (x_u - mu - s_u))
-                        |Lambda|^{m/2} exp(-1/2 sum_j tau w_j^T Lambda w_j)
+    W(Lambda | W_0, nu_0) |Lambda|^{n/2} exp(-1/2 sum_u (x_u - mu - s_u)^T Lambda (x_u - mu - s_u))
+                          |Lambda|^{r/2} exp(-1/2 sum_j tau w_j^T Lambda w_j)
 
 and therefore, with z_u = x_u - s_u and z their mean, mu integrated out,
 
-    Lambda ~ W((I + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + m).
+    Lambda ~ W((m V + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + r).
 
 Given all x, Lambda and the other rows of W a row of W follows
 
@@ -79,7 +79,7 @@ Matrix = Doubles
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
 MEMORY_ADVICE = "fewer factors (n_factors)"
 
-# a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+# a_0 and b_0: a variance of 0.7 of the ratings, as four of them would tell it
 _NOISE_PRIOR = 2.0, 1.4
 _NU_GRID = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
 _BETA = 2.0
@@ -164,9 +164,10 @@ class Gibbs(Trainer):
         alpha, self._gamma, nu, tau = start[3:]
         self._numbers = np.array([alpha, nu, tau])
         self.burn_in, n = lasting
-        width = start.users.shape[1:]
+        (width,) = start.users.shape[1:]
         tables = (part.shape for part in (self._users, self._items, self._links))
-        shapes = *tables, width, width * 2, width, width * 2, self._gamma.shape, (), (), ()
+        hyper = (width,), (width, width)  # mean and precision, of users and of items
+        shapes = *tables, *hyper, *hyper, self._gamma.shape, (), (), ()
         self._taken = {
             field.name: np.zeros((n, *shape), np.float32)
             for field, shape in zip(fields(Samples), shapes, strict=True)
@@ -355,7 +356,7 @@ class Hyper(NamedTuple):
 def draw_hyper(rng: np.random.Generator, rows: Array, centered: Array | None = None) -> Hyper:
     """Draw mean and precision from their posterior, given ``rows`` (n, width).
 
-    The rows ``centered`` (m, width) have the same precision, and their mean is known to be zero.
+    The rows ``centered`` (r, width) have the same precision, and their mean is known to be zero.
     """
     n, width = rows.shape
     # nu_0 + n degrees of freedom; the inverse of the scale is m V, from the prior, with the scatter of the rows about

@@ -6,9 +6,9 @@
     pipe = topn_pipeline(ConditionalPMFScorer(n_factors=50))
     pipe.train(dataset)
 
-The configuration of a scorer is that of its algorithm. Unless ``random_state`` is given, the seed is drawn from
-LensKit's random generator, if there is one. Scores are expected ratings; `ChoiceScorer` ranks items by how likely they
-are to be chosen and liked, as ``top_n`` does.
+The configuration of a scorer is that of its algorithm. Unless ``random_state`` is given, the seed is drawn from the
+``rng`` of LensKit's training options, and is 0 if they have none (LensKit's global generator is not asked). Scores are
+expected ratings; `ChoiceScorer` ranks items by how likely they are to be chosen and liked, as ``top_n`` does.
 """
 
 from __future__ import annotations

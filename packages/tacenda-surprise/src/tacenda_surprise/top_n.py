@@ -121,7 +121,8 @@ def best_items(
     for start in range(0, len(users), block):
         part = users[start : start + block]
         ratings = check_answer(model, "score_users", model.score_users(part), len(part), n_items)
-        x = None if lists.factors is None else lists.factors.x[part]
+        # an unknown user, -1, has no taste
+        x = None if lists.factors is None else lists.factors.x[part] * (part >= 0)[:, None]
         values = lists.values(ratings, x)
         for user, row, own in zip(part.tolist(), values, ratings, strict=True):
             known = seen.of_user(user) if seen is not None and user >= 0 else None

@@ -16,9 +16,9 @@ are completed when they are read.) The back-offs of contexts that lost n-grams a
 
 A quantized table has 2^bits values for the log-probabilities of each order, and as many for its back-offs. They begin
 as the means of bins that hold equally many numbers (Federico and Bertoldi 2006, "How many bits are needed to store
-probabilities for phrase-based translation?", as in KenLM). Lloyd's algorithm then moves each to the mean of the numbers
-nearest to it, until the squared error of the logarithms hardly falls. Back-offs of zero, which most n-grams that
-nothing continues have, stay exact. The distributions no longer sum to one exactly.
+probabilities for phrase-based translation?", as in KenLM). Twenty rounds of Lloyd's algorithm then move each to the
+mean of the numbers nearest to it. Back-offs of zero, which most n-grams that nothing continues have, stay exact. The
+distributions no longer sum to one exactly.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -98,7 +98,10 @@ def quantize(table: Table, bits: int) -> Table:
 
 
 def _choose_values(numbers: Float32, n: int) -> Float32:
-    """Choose 2 to ``n`` values, ascending, that represent all numbers with little squared error; -inf is exact."""
+    """Choose at least 2 and at most ``n`` values, from 3 on, that represent numbers with little squared error.
+
+    They ascend; -inf is exact.
+    """
     ordered = np.sort(numbers[np.isfinite(numbers)]).astype(np.float64)
     if len(ordered) < len(numbers):
         return np.append(np.float32(-np.inf), _choose_values(ordered.astype(np.float32), n - 1))

@@ -452,7 +452,8 @@ def _encode(
 def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     """Read and check the bytes of ``model.json``; raise `ArtifactError`.
 
-    With ``in_folder`` every part must be named after its content, so that no name leads elsewhere.
+    Every file must be named after its content, and with ``in_folder`` every nested folder too, so that no name leads
+    elsewhere.
     """
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"model.json has {len(data)} bytes; more than {MAX_BYTES} are not read")
@@ -479,27 +480,30 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     _check_values(document)
     described = {key: document[key] for key in (*_TEXTS, "config", "fitted_on", "figures")}
     manifest = _Manifest(Artifact(**described, arrays={}), {}, {}, document.get(_SEAL, ""))
-    for section, members in (("files", manifest.files), ("nested", manifest.nested)):
-        for name, entry in document[section].items():
-            known = {"size", "sha256", "folder"} if section == "nested" else {"size", "sha256"}
-            if not isinstance(entry, dict) or not {"size", "sha256"} <= entry.keys() <= known:
-                raise ArtifactError(f"model.json: the entry of {name!r:.80} is damaged")
-            size, sha256 = entry["size"], entry["sha256"]
-            hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
-            if type(size) is not int or size < 0 or not hexadecimal:
-                raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
-            member = members[name] = _Member(size, sha256, entry.get("folder", ""))
-            if section == "nested" and member != member.in_folder(name) and in_folder:
-                raise ArtifactError(
-                    f"model.json names a folder {member.folder!r:.80}, which no nested model can have"
-                )
-            kind, stem = name.partition("-")[0], sha256[:32]
-            sound = kind in ("tensors", "mapped") and name == f"{kind}-{stem}.safetensors"
-            if section == "files" and in_folder and not sound:
-                raise ArtifactError(
-                    f"model.json names a file {name!r:.80}, which no tensor file can have"
-                )
+    for name, entry in document["files"].items():
+        file = manifest.files[name] = _read_entry(name, entry, {"size", "sha256"})
+        if name not in (file.file_name(mapped=False), file.file_name(mapped=True)):
+            raise ArtifactError(
+                f"model.json names a file {name!r:.80}, which no tensor file can have"
+            )
+    for name, entry in document["nested"].items():
+        part = manifest.nested[name] = _read_entry(name, entry, {"size", "sha256", "folder"})
+        if part != part.in_folder(name) and in_folder:
+            raise ArtifactError(
+                f"model.json names a folder {part.folder!r:.80}, which no nested model can have"
+            )
     return manifest
+
+
+def _read_entry(name: str, entry: Any, known: set[str]) -> _Member:
+    """Read what the manifest says of a file or a nested model; raise `ArtifactError`."""
+    if not isinstance(entry, dict) or not {"size", "sha256"} <= entry.keys() <= known:
+        raise ArtifactError(f"model.json: the entry of {name!r:.80} is damaged")
+    size, sha256 = entry["size"], entry["sha256"]
+    hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
+    if type(size) is not int or size < 0 or not hexadecimal:
+        raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
+    return _Member(size, sha256, entry.get("folder", ""))
 
 
 def _seal(artifact: Artifact, depth: int = 0) -> str:
@@ -537,7 +541,7 @@ def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
     """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
 
     Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
-    text, integers of more than 4,000 digits, text that UTF-8 cannot encode, values nested too deep, and objects.
+    text, integers of more than 10,000 bits, text that UTF-8 cannot encode, values nested too deep, and objects.
     """
     if depth > store.DEEPEST_JSON:
         raise ArtifactError(
