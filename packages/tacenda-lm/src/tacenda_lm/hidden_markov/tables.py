@@ -320,14 +320,12 @@ class Tables:
         size = self.tokens_per_pass
         for begin, end in runs(offsets, size):
             stop = int(offsets[end])
-            for at in range(
-                int(offsets[begin]), stop, size
-            ):  # a sentence may be longer than a piece
+            # a sentence may be longer than a piece
+            for at in range(int(offsets[begin]), stop, size):
                 tokens = slice(at, min(at + size, stop))
                 cuts = np.clip(offsets[begin : end + 1], at, tokens.stop) - at
-                found = self._pass(ids[tokens], cuts, first)
+                found, first = self._pass(ids[tokens], cuts, first), None
                 yield tokens, found
-                first = None
                 if tokens.stop < stop:
                     before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
                     first = self.reach(int(before), found.states[-1], int(after))
