@@ -131,7 +131,9 @@ def fetch(
             recorded = _read_record(target)
             if target.exists() and not force:
                 return Fetched(_require_complete(spec, target, root), (), recorded)
-            receipts = _replace(spec, root, recorded, accept_changed, timeout, attempts)
+            work = root / f".{name}.downloads"  # kept after a failure, so that the next run resumes
+            receipts = _download_all(spec, work, recorded, accept_changed, timeout, attempts)
+            _replace(spec, root, work, receipts)
             return Fetched(_require_complete(spec, target, root), receipts, recorded)
     except BlockingIOError as error:
         raise DataError(f"another process is fetching {name}: wait for it to end") from error
@@ -139,17 +141,16 @@ def fetch(
         raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
 
 
-def _replace(
+def _download_all(
     spec: DatasetSpec,
-    root: Path,
+    work: Path,
     recorded: dict[str, str],
     accept_changed: bool,
     timeout: float,
     attempts: int,
 ) -> tuple[Receipt, ...]:
-    """Download a data set and replace the existing one."""
+    """Download the files of a data set into ``work``. Raises DataError for one that is not as ``recorded`` before."""
     receipts = []
-    work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
     for item in spec.downloads:
         path = work / item.filename
         if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
@@ -163,6 +164,11 @@ def _replace(
                 f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
             )
         receipts.append(receipt)
+    return tuple(receipts)
+
+
+def _replace(spec: DatasetSpec, root: Path, work: Path, receipts: Sequence[Receipt]) -> None:
+    """Install the files that were downloaded into ``work`` in the place of the data set that is there."""
     store.sweep(root, (), store.is_temporary)
     with store.temporary(root) as fresh:
         try:
@@ -196,7 +202,6 @@ def _replace(
                     (aside / spec.name).replace(target)
                 raise
     store.remove(work)
-    return tuple(receipts)
 
 
 def _read_record(folder: Path) -> dict[str, str]:
