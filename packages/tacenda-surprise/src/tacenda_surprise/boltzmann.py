@@ -437,8 +437,8 @@ def train(
     """
     settings, scale, held_out = task.settings, task.scale, task.held_out
     cases = Cases.of(settings, scale, task.ratings, task.known)
-    held = settings.optimizer != "sgd"
-    start = None if task.start is None else _extend(task.start, scale, cases, held)
+    holds_biases = settings.optimizer != "sgd"
+    start = None if task.start is None else _extend(task.start, scale, cases, holds_biases)
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _MEMORY_ADVICE)
@@ -491,14 +491,14 @@ def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)
 
 
-def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine:
+def _extend(machine: Machine, scale: Scale, cases: Cases, holds_biases: bool) -> Machine:
     """Add rows for visible units of ``cases`` that the RBM does not have, solved for one by one.
 
-    ``held`` says whether training holds biases near where they began. At the learning rate at which a fit ends,
+    ``holds_biases`` says whether training holds biases near where they began. At the learning rate at which a fit ends,
     training alone would take long to bring new units to where the old ones are.
     """
     ratings, n_old = cases.ratings, len(machine.weights)
-    usual = cases.usual if held else None
+    usual = cases.usual if holds_biases else None
     wider = machine.grow(ratings.n_items, ratings.n_users)
     wider.visible_biases[n_old:] = cases.visible_biases[n_old:]
     wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=usual)

@@ -168,7 +168,7 @@ def _download_all(
 
 
 def _replace(spec: DatasetSpec, root: Path, work: Path, receipts: Sequence[Receipt]) -> None:
-    """Install the files that were downloaded into ``work`` in the place of the data set that is there."""
+    """Replace the existing data set by the files that were downloaded into ``work``."""
     store.sweep(root, (), store.is_temporary)
     with store.temporary(root) as fresh:
         try:
