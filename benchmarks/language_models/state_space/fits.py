@@ -163,7 +163,7 @@ def _known(model: KneserNey | StateSpaceLM, text: list[str]) -> Scores:
 
 
 def mixed(several: Sequence[Found]) -> tuple[Found, list[float]]:
-    """The linear mixture of models, and its weights, fitted by EM on the development text."""
+    """The linear mixture of models, and its weights, fitted on the development text."""
     weights = fit_weights(np.array([each.development for each in several]))
     with np.errstate(divide="ignore"):
         logs = np.log(weights)[:, None]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 import tacenda
 from tacenda import artifact
@@ -79,34 +80,46 @@ def test_fitted_weights_are_the_best(models):
 
 
 @settings(max_examples=50)
-@given(ROWS)
-def test_em_ends_where_no_weight_wants_to_change(rows):
-    """At the optimum sum_t p_k / p is n for every component with weight, and at most n without."""
-    scores = np.array(rows).T
-    weights = fit_weights(scores)
+@given(ROWS, st.floats(0.01, 50), st.tuples(*[st.just(0.0) | st.floats(0.1, 1)] * 3).filter(any))
+def test_no_other_weights_are_better(rows, scale, before):
+    """At the optimum mean_t p_k / p is 1 for every component with weight, and at most 1 without."""
+    scores, before = np.array(rows).T * scale, np.array(before)
+    weights = fit_weights(scores, before)
     assert weights.sum() == pytest.approx(1)
-    ratios = (np.exp(scores) / (weights @ np.exp(scores))).mean(axis=1)
-    assert ratios.max() < 1 + 0.02
-    np.testing.assert_allclose(ratios[weights > 0.05], 1, atol=0.02)
+    assert not weights[before == 0].any()
+    np.testing.assert_array_equal(weights, fit_weights(scores, (before > 0) * 1.0))
+    likely = np.exp(scores[before > 0] - scores[before > 0].max(axis=0))
+    ratios = (likely / (weights[before > 0] @ likely)).mean(axis=1)
+    assert ratios.max() < 1 + 1e-10
+    np.testing.assert_allclose(weights[before > 0] * (1 - ratios), 0, atol=1e-10)
 
 
-@settings(max_examples=25)
-@given(ROWS, st.tuples(st.floats(0.1, 1), st.floats(0.1, 1), st.just(0.0) | st.floats(0.1, 1)))
-def test_fitted_weights_are_those_of_a_plain_loop(rows, start):
-    weights = [weight / sum(start) for weight in start]
-    begin, likely = np.array(weights), np.exp(rows).tolist()
-    for _ in range(1000):
-        shares = [0.0] * 3
-        for row in likely:
-            joint = [w * p for w, p in zip(weights, row, strict=True)]
-            whole = sum(joint)
-            shares = [share + one / whole for share, one in zip(shares, joint, strict=True)]
-        updated = [share / len(rows) for share in shares]
-        change = max(abs(new - old) for new, old in zip(updated, weights, strict=True))
-        weights = updated
-        if change <= 1e-10:
-            break
-    np.testing.assert_allclose(fit_weights(np.array(rows).T, begin), weights, atol=1e-8)
+@pytest.mark.parametrize("noise", [1e-4, 0.02, 0.05, 1])
+@pytest.mark.parametrize("before", [(0.5, 0.5), (0.9, 0.1)])
+def test_weights_of_two_models_that_hardly_differ_are_those_of_bisection(noise, before):
+    rng = np.random.default_rng(3)
+    scores = rng.normal(-5, 2, 4000) + noise * rng.normal(size=(2, 4000))
+    excess = np.expm1(
+        scores[0] - scores[1]
+    )  # the derivative by the weight is mean_t e_t / (1 + weight e_t)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        rises = (excess / (1 + middle * excess)).mean() > 0
+        low, high = (middle, high) if rises else (low, middle)
+    np.testing.assert_allclose(fit_weights(scores, np.array(before)), [low, 1 - low], atol=1e-6)
+
+
+def test_weights_of_many_models_are_those_of_a_general_optimizer():
+    scores = np.random.default_rng(0).normal(-4, 1, (6, 500)) - 0.1 * np.arange(6)[:, None]
+    found = minimize(
+        lambda weights: -np.log(weights @ np.exp(scores)).mean(),
+        np.full(6, 1 / 6),
+        bounds=[(0, 1)] * 6,
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    np.testing.assert_allclose(fit_weights(scores), found.x, atol=1e-5)
 
 
 def test_a_component_whose_probabilities_underflow_does_not_spoil_the_weights():
@@ -125,6 +138,7 @@ def test_a_token_that_no_component_with_weight_predicts_is_refused(bad):
     scores = np.array([[-1.0, -2.0, bad], [-1.0, -2.0, -3.0]])
     with pytest.raises(CorpusError, match="can predict token 3 of the 3"):
         fit_weights(scores, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(fit_weights(scores), [0, 1], atol=1e-12)
     scores[1, 2] = bad
     with pytest.raises(CorpusError, match="can predict token 3 of the 3"):
         fit_weights(scores)

@@ -2,9 +2,7 @@
 
     p(w | h) = sum_k lambda_k p_k(w | h),   lambda_k >= 0,   sum_k lambda_k = 1
 
-The weights are fixed, or fitted to held-out text by EM (Jelinek and Mercer 1980):
-
-    lambda_k <- mean_t  lambda_k p_k(w_t | h_t) / sum_j lambda_j p_j(w_t | h_t)
+The weights are fixed, or those that give a held-out text the highest probability (Jelinek and Mercer 1980).
 
 Word ids come from the first model's vocabulary; the other models may number the same words in another order.
 A state's value holds the states of the components.
