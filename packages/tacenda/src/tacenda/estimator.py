@@ -322,8 +322,8 @@ class Estimator:
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
         # a model without tables of its own has the precision of the first rounded model within it
-        found = [precision, *model._precisions()]
-        model.precision = next((each for each in found if each != "full"), "full")
+        parts: list[Any] = [getattr(part, "precision", "full") for part in nested.values()]
+        model.precision = next((each for each in (precision, *parts) if each != "full"), "full")
         return model
 
     @classmethod
