@@ -172,14 +172,13 @@ def read_blocks(
     yield from decode_blocks(byte_chunks(path), str(path), encoding, errors, longest=longest)
 
 
-def _make_decoder(encoding: str, errors: str) -> codecs.IncrementalDecoder:
-    """Return the decoder of an encoding. Raises CorpusError for one that Python lacks, or that is not for text."""
-    if errors not in ("strict", "replace", "ignore"):
-        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
+def find_codec(encoding: str) -> codecs.CodecInfo:
+    """Return the codec of an encoding. Raises CorpusError for one that Python lacks, or that is not for text."""
     try:
         # raises for codecs from bytes to bytes
         io.TextIOWrapper(io.BytesIO(), encoding)
-        return codecs.getincrementaldecoder(encoding)(errors)
+        codecs.getincrementaldecoder(encoding)
+        return codecs.lookup(encoding)
     except (LookupError, TypeError, ValueError) as error:
         reason = str(error).partition(";")[0]
         raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
@@ -198,7 +197,9 @@ def decode_blocks(
 
     ``name`` is the name of the file in error messages, and ``first_byte`` where in it the first piece begins.
     """
-    decoder = _make_decoder(encoding, errors)
+    if errors not in ("strict", "replace", "ignore"):
+        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
+    decoder = find_codec(encoding).incrementaldecoder(errors)
     tail: list[str] = []
     n_lines = n_tail = 0
     n_bytes = first_byte

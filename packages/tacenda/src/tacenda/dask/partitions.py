@@ -8,7 +8,6 @@ encoding other than UTF-8, ASCII and Latin-1 are not cut: each is one partition.
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from tacenda.corpus.lines import (
     byte_chunks,
     decode_blocks,
     field_of,
+    find_codec,
     texts_of,
 )
 from tacenda.corpus.marks import Marks
@@ -157,13 +157,7 @@ def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
             start = opened.read(6)
     except OSError as error:
         raise _read_error(name, error) from error
-    try:
-        may_cut = codecs.lookup(encoding).name in _DIVISIBLE_ENCODINGS
-    except (LookupError, TypeError, ValueError) as error:
-        raise CorpusError(
-            f"encoding is {encoding!r}: {error}; use e.g. encoding='utf-8'"
-        ) from error
-    size = about.get("size")
+    size, may_cut = about.get("size"), find_codec(encoding).name in _DIVISIBLE_ENCODINGS
     if size is None or not may_cut or start.startswith(COMPRESSED):
         yield Partition(file, name, size)
         return
