@@ -32,9 +32,8 @@ from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings, split, split_last
 from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF
 from tacenda_surprise.choices import ImplicitFactors
-from tacenda_surprise.evaluation import most_popular, quality
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import Lists, Ranked, best_items, top
+from tacenda_surprise.top_n import Lists, Ranked, best_items, most_popular, quality, top
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2
 MOVIELENS, LIKES, LARGER = "ml-100k", "ml-100k-likes", "ml-1m"

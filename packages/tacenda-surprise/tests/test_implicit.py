@@ -11,9 +11,8 @@ from tacenda.ratings import Ratings
 from tacenda.testing.models import check_estimator
 from tacenda_surprise import PMF, ImplicitMF
 from tacenda_surprise.choices import Choosing
-from tacenda_surprise.evaluation import quality
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import best_items
+from tacenda_surprise.top_n import best_items, quality
 
 CONFIDENCE, PENALTY = 2.0, 3.0
 
@@ -196,6 +195,12 @@ def test_the_penalty_that_is_chosen_is_better_than_none_and_than_too_much(pairs)
     found = gain()
     assert found > gain(reg_all=0.01)
     assert found > gain(reg_all=500.0)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5])
+def test_quality_of_lists_without_a_place_is_refused(n):
+    with pytest.raises(ConfigurationError, match=r"n is .* whole number of at least 1"):
+        quality([], ratings_of([("ann", "a")]), n)
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,7 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     with warnings.catch_warnings(action="error"):
         found = cross_validate_conditional(algo, data, cv=folds)
     assert found["protocol"].startswith("transductive")
-    together = cross_validate_conditional(
-        algo, data, ["RMSE"], folds, n_jobs=2, return_train_measures=True
-    )
+    together = cross_validate_conditional(algo, data, ["RMSE"], folds, True, 2, pre_dispatch=2)
     np.testing.assert_array_equal(together["test_rmse"], found["test_rmse"])
     assert (together["train_rmse"] < together["test_rmse"]).all()
     plain = cross_validate(algo, data, cv=folds)
@@ -109,6 +107,9 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     assert capsys.readouterr().out.count("(transductive)") == 2
     with pytest.raises(ConfigurationError, match="PMF does not condition"):
         cross_validate_conditional(PMF(), data)
+    for measures in ("rmse", ["rsme"], [None]):
+        with pytest.raises(ConfigurationError, match="is not a measure"):
+            cross_validate_conditional(algo, data, measures)
 
 
 def test_conditional_cross_validation_keeps_the_pairs_that_the_algorithm_was_given(data):

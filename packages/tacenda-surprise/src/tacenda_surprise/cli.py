@@ -23,9 +23,8 @@ from tacenda.ratings.files import read_rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.choices import ImplicitFactors
-from tacenda_surprise.evaluation import most_popular, quality
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import Lists, best_items, name_items
+from tacenda_surprise.top_n import Lists, best_items, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 

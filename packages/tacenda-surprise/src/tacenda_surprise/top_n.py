@@ -1,4 +1,4 @@
-"""Top lists: their order, their length, and the lists of many users in little memory.
+"""Top lists: their order and length, the lists of many users in little memory, and the quality of lists.
 
 A list is ranked by how likely the user is to choose an item (`tacenda_surprise.choices`) and to like it then,
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, PluginError, check_whole
+from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
@@ -193,3 +194,40 @@ class TopLists(Mapping[Any, list[tuple[Any, float]]]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class Quality(NamedTuple):
+    """Quality of lists: means over the users who have items held out.
+
+    With h_k = 1 if the item in place k of the list was held out, m items held out and n places: ``hit_rate`` is how
+    often any h_k is 1, ``recall`` sum_k h_k / m, ``ndcg`` sum_k h_k / log2(k + 1) over what it is at best, and
+    ``mrr`` 1 / k of the first h_k that is 1, or 0.
+    """
+
+    hit_rate: float
+    ndcg: float
+    mrr: float
+    recall: float
+
+
+def quality(ranked: Iterable[Ranked], held_out: Ratings, n: int) -> Quality:
+    """Compare lists of at most ``n`` items with what their users have rated in ``held_out``; others are passed over."""
+    check_whole("n", n)
+    gains = 1 / np.log2(np.arange(n) + 2)
+    rows = []
+    for one in ranked:
+        wanted, _ = held_out.of_user(one.user)
+        if not len(wanted):
+            continue
+        places = np.flatnonzero(np.isin(one.items[:n], wanted))
+        best = gains[: min(len(wanted), n)].sum()
+        first = 1 / (places[0] + 1) if len(places) else 0.0
+        rows.append((len(places) > 0, gains[places].sum() / best, first, len(places) / len(wanted)))
+    return Quality(*np.mean(rows, axis=0).tolist()) if rows else Quality(*[float("nan")] * 4)
+
+
+def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
+    """Judge lists of the items with the most ratings, without what users have rated."""
+    counts = train.item_counts.astype(np.float32)
+    ranked = (Ranked(u, *top(counts, n, train.of_user(u)[0])) for u in users.tolist())
+    return quality(ranked, held_out, n)
