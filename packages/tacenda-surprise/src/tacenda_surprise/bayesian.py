@@ -31,7 +31,15 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.calibration import LeftOut, RatingScale
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.folding import (
+    FoldedSamples,
+    average_scores,
+    draw_row,
+    find_nearest_row,
+    fold,
+)
 from tacenda_surprise.gibbs import (
     MEMORY_ADVICE,
     BayesianPMFSettings,
@@ -45,17 +53,7 @@ from tacenda_surprise.gibbs import (
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.rows import lengthen, mean_row
-from tacenda_surprise.samples import (
-    FoldedSamples,
-    LeftOut,
-    RatingScale,
-    Samples,
-    average_scores,
-    average_tables,
-    draw_row,
-    find_nearest_row,
-    fold,
-)
+from tacenda_surprise.samples import Samples, average_tables
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
@@ -186,12 +184,12 @@ class BayesianPMF(RatingAlgorithm):
         for user, items, values in touched.by_user(ratings):
             more = items if known is None else known.of_user(user)
             own = replace(samples, alpha=samples.alpha * samples.gamma[:, user])
-            expected, x[:, user] = draw_row(own, scale, (items, values), more, rng)
+            expected, x[:, user] = draw_row(own, scale, items, values, more, rng)
             scores = scale.ratings(average_scores(expected, q)) - mean - c
             p[user], b[user] = find_nearest_row(z, scores)
         turned = samples.exchange()
         for item, users, values in touched.by_item(ratings):
-            expected, q[:, item] = draw_row(turned, scale, (users, values), users, rng)
+            expected, q[:, item] = draw_row(turned, scale, users, values, users, rng)
             scores = scale.ratings(average_scores(expected, x)) - mean - b
             z[item], c[item] = find_nearest_row(p, scores)
         noises = np.full(len(x[0]) + 1, old.noises[-1])
@@ -225,10 +223,10 @@ class BayesianPMF(RatingAlgorithm):
         numbers = (
             np.array(each, np.float64) for each in (curve, scale.std, weight, wider, n_chains)
         )
-        rated = np.minimum(np.diff(ratings.user_offsets), 1)
-        usual = mean_row(found.user_factors, rated) @ found.item_factors.T + found.item_biases
-        usual += mean_row(found.user_biases, rated)
-        samples = taken.thin(_KEPT_SAMPLES).center(usual / size, rated)
+        has_ratings = np.minimum(np.diff(ratings.user_offsets), 1)
+        usual = mean_row(found.user_factors, has_ratings) @ found.item_factors.T + found.item_biases
+        usual += mean_row(found.user_biases, has_ratings)
+        samples = taken.thin(_KEPT_SAMPLES).center(usual / size, has_ratings)
         self.learned = Chain(samples, found, noises, *numbers)
         self.figures = [self.history.figure("squared error of a draw")]
 
@@ -273,11 +271,15 @@ class BayesianPMF(RatingAlgorithm):
     ) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
         samples, catalogue = self._learned(self.learned).samples, self.catalogue
-        rated = check_rated(items, values, len(catalogue.items), catalogue.scale)
+        values = check_rated(items, values, len(catalogue.items), catalogue.scale)
         items = np.asarray(items, np.int64)
         known = self._known_items(items, identities)
-        usual = self._average_samples
-        return fold(samples, self._scale, items, rated, known, usual, self._temper)
+        average_user, average_item = self._average_samples
+        prior = average_user[:, 0].astype(np.float64)
+        if len(known):
+            prior, usual = samples.prior_means(known), prior
+            prior = self._temper(prior, usual, len(known)) if self.conditional else prior
+        return fold(samples, self._scale, items, values, prior, average_item)
 
     @cached_property
     def _average_samples(self) -> tuple[Floats, Floats]:

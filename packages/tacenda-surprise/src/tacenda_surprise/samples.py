@@ -1,4 +1,4 @@
-"""Samples of the parameters of a factorization: their average, their variance, and new users.
+"""Samples of the parameters of a factorization: their average, and their variance.
 
 The average of the scores over samples is one product of narrow tables,
 
@@ -11,9 +11,7 @@ algorithm 4.4), predicts the same to a hundredth of a star and is scored some te
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,19 +19,16 @@ from tacenda.arrays import Array, Arrays, Float32, named, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, not_empty
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers, not_empty
 from tacenda_surprise.rows import lengthen, mean_row
-from tacenda_surprise.variance import Curve, coverage_factor
 
-_DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
+DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
 
 _WEIGHT_PRIOR_PRECISION = 16.0  # of the weight, whose prior mean is one
-_PRIOR_COUNT = 200  # held-out errors that the factor of the residuals counts as
 _FULL_WEIGHT = 0.97  # a larger weight is as good as one
 _MIN_SCALE = 1e-3  # of shrunk factors, whose precision must remain finite
 _PAIRS_PER_BLOCK = 4096  # whose samples are in memory at a time
 _OVERSAMPLING = 16
-_RIDGE = 1e-6  # in units of the average square of the factors
 _POWER_ITERATIONS = 2
 
 
@@ -69,17 +64,24 @@ class Samples(Arrays):
         chosen = total - 1 - (np.arange(n)[::-1] * total) // n
         return self.map(lambda part: part[chosen])
 
-    def center(self, usual: Floats, rated: Numbers) -> Samples:
+    def center(self, usual: Floats, has_ratings: Numbers) -> Samples:
         """Shift the biases of items so that the mean user has the scores ``usual`` (items,), those of all samples.
 
         Few samples are kept, and their noise in the scores of an item is about the same for every user. The mean is
-        over the users who have ratings: ``rated`` (users,) is 1 for them, else 0.
+        over the users for whom ``has_ratings`` (users,) is 1, and not 0.
         """
-        x, q = mean_row(self.x.transpose(1, 0, 2), rated), self.q.copy()
+        x, q = mean_row(self.x.transpose(1, 0, 2), has_ratings), self.q.copy()
         scores = np.einsum("sd,sid->i", x[:, :-1], q[:, :, :-1]) / np.float32(len(q))
         scores += (q[:, :, -1] + x[:, -1:]).mean(axis=0)
         q[:, :, -1] += usual - scores
         return replace(self, q=q)
+
+    def prior_means(self, known: Numbers) -> Doubles:
+        """Compute the means (samples, width) that a user's factors have given the items ``known`` to be rated (n,)."""
+        means: Doubles = self.mean.astype(np.float64)
+        if self.links.shape[1] and len(known):
+            means += self.links[:, known].sum(axis=1) / np.sqrt(len(known))
+        return means
 
     def expected(self, users: Numbers, items: Numbers) -> Doubles:
         """Average the scores of pairs of known users and items over the samples (pairs,)."""
@@ -145,9 +147,9 @@ class Samples(Arrays):
         known = (1.0 / (self.alpha[:, None] * self.gamma)).mean(axis=0)
         return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
 
-    def mean_rows(self, rated: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
-        """Average the rows of the users and of the items that are ``rated`` (1 or 0): (samples, 1, width) each."""
-        users, items = rated
+    def mean_rows(self, have_ratings: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
+        """Average the rows of the users and items that ``have_ratings`` (1 or 0): (samples, 1, width) each."""
+        users, items = have_ratings
         of_users = mean_row(self.x.transpose(1, 0, 2), users)[:, None]
         return of_users, mean_row(self.q.transpose(1, 0, 2), items)[:, None]
 
@@ -195,7 +197,7 @@ def second_moments(means: Floats, precisions: Floats) -> Floats:
     try:
         covariances = np.linalg.inv(precisions.astype(np.float64))
     except np.linalg.LinAlgError:
-        raise ArtifactError(_DAMAGED) from None
+        raise ArtifactError(DAMAGED) from None
     return np.asarray(covariances + means[:, :, None] * means[:, None, :], np.float32)
 
 
@@ -234,172 +236,3 @@ def join_samples(samples: Floats) -> Floats:
     """Rearrange (samples, rows, factors) as (rows, samples * factors)."""
     n, rows, width = samples.shape
     return np.ascontiguousarray(samples.transpose(1, 0, 2)).reshape(rows, n * width)
-
-
-class RatingScale(NamedTuple):
-    """Mean and standard deviation of the ratings, and the noise of standardized ratings."""
-
-    mean: float
-    std: float
-    noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
-    curve: Curve
-    ends: tuple[float, float]  # lowest and highest rating
-
-    @classmethod
-    def of(cls, catalogue: Catalogue, std: float) -> RatingScale:
-        """Make the scale without noise, which is not known yet."""
-        return cls(catalogue.mean, std, np.empty(0, np.float32), Curve(), catalogue.scale)
-
-    def ratings(self, scores: Floats) -> Floats:
-        """Turn standardized scores into ratings."""
-        return np.asarray(np.float32(self.mean) + np.float32(self.std) * scores, np.float32)
-
-    def deviations(self, variances: Floats, users: Numbers, scores: Floats) -> Floats:
-        """Compute standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
-        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.ends))
-        return np.asarray(self.std * np.sqrt(variances + noise), np.float32)
-
-
-class LeftOut(NamedTuple):
-    """Standardized errors of held-out ratings, the variances of their scores and their noises (ratings,)."""
-
-    errors: Doubles
-    predictions: Floats  # in units of the ratings
-    variances: Floats
-    noises: Floats
-
-    @classmethod
-    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, std: float) -> LeftOut:
-        """Predict standardized ``ratings``, whose standard deviation was ``std``."""
-        users, items = ratings.user_ids, ratings.item_ids
-        scores = catalogue.mean + std * samples.expected(users, items)
-        predictions = scores.astype(np.float32).clip(*catalogue.scale)
-        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / std
-        return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
-
-    def find_noise_factor(self, curve: Curve, factor: float) -> float:
-        """Find the last factor on the noise, which is ``factor`` times the curve so far; near one for few errors."""
-        noises = self.noises * factor * curve.factors(self.predictions)
-        of_total = coverage_factor(self.errors / np.sqrt(self.variances + noises))
-        of_total **= len(self.errors) / (len(self.errors) + _PRIOR_COUNT)
-        spread, noise = float(self.variances.mean()), float(noises.mean())
-        return float(np.clip((of_total * (spread + noise) - spread) / noise, 0.25, 4.0))
-
-
-def draw_row(
-    samples: Samples,
-    scale: RatingScale,
-    rated: tuple[Numbers, Floats],
-    known: Numbers,
-    rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
-    """Compute the expected bias and factors of a fitted user under every sample, and draws: (samples, width) each.
-
-    Arguments are those of `fold`; the prior of a fitted user is not shrunk.
-    """
-    zeros = np.zeros_like(samples.mean)[:, None]
-    user = fold(samples, scale, *rated, known, (zeros, zeros), lambda prior, average, n: prior)
-    noise = rng.standard_normal(user.user.shape).astype(np.float32)
-    return user.user, user.user + np.einsum("skl,sk->sl", user.inverse_roots, noise)
-
-
-def average_scores(row: Floats, others: Floats) -> Floats:
-    """Average the scores (others,) of a ``row`` (samples, width) and its ``others`` over the samples."""
-    mean = np.zeros(others.shape[1], np.float32)
-    for x, table in zip(row, others, strict=True):
-        mean += (table[:, :-1] @ x[:-1] + table[:, -1] + x[-1]) / np.float32(len(others))
-    return mean
-
-
-def find_nearest_row(others: Floats, scores: Floats) -> tuple[Floats, float]:
-    """Find factors (width,) and bias of the row whose scores with ``others`` (n, width) are nearest to ``scores``."""
-    design = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
-    A = (design.T @ design).astype(np.float64)
-    # The ridge makes it regular if a factor is zero in all rows.
-    A += _RIDGE * np.trace(A) / len(A) * np.eye(len(A))
-    solved = np.linalg.solve(A, design.T @ scores)
-    return solved[:-1].astype(np.float32), float(solved[-1])
-
-
-class FoldedSamples(NamedTuple):
-    """Bias and factors of one user for every sample; see `tacenda_surprise.users.FoldedUser`.
-
-    Under a sample they are normal about ``user``, with covariance A^{-1}, A = L L^T.
-    """
-
-    user: Floats  # (samples, width)
-    inverse_roots: Floats  # L^{-1} (samples, width, width)
-    items: Floats  # (samples, items, width)
-    unknown: Floats  # (samples, 1, width), of an unknown item
-    item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
-    scale: RatingScale
-
-    def _take_items(self, items: Numbers) -> Floats:
-        return take_sample_rows(self.items, items, self.unknown)
-
-    def _score_items(self, chosen: Floats) -> Floats:
-        scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
-        return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:], np.float32)
-
-    def score(self, items: Numbers | None = None) -> Floats:
-        """Compute expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
-        wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return self.scale.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
-
-    def deviations(self, items: Numbers) -> Floats:
-        """Compute standard deviations (items,) by the law of total variance.
-
-        The variance is that over samples, plus the mean variance of the user under a sample, |L^{-1} (q_i, 1)|^2, plus
-        the noise.
-        """
-        chosen = self._take_items(items)
-        scores = self._score_items(chosen)
-        variance = scores.var(axis=0)
-        unknown_items = np.flatnonzero(np.asarray(items) < 0)
-        users = np.repeat(self.user[:, None, :], len(unknown_items), axis=1)
-        variance[unknown_items] += uncertainty(users, self.item_moments)
-        chosen[:, :, -1] = 1.0
-        within = (np.einsum("skl,sil->sik", self.inverse_roots, chosen) ** 2).sum(axis=2)
-        predictions = self.scale.ratings(scores.mean(axis=0))
-        unknown_user = np.full(len(predictions), -1)
-        return self.scale.deviations(variance + within.mean(axis=0), unknown_user, predictions)
-
-
-def fold(
-    samples: Samples,
-    scale: RatingScale,
-    items: Numbers,
-    values: Floats,
-    known: Numbers,
-    average: tuple[Floats, Floats],
-    shrink_prior: Callable[[Floats, Floats, int], Floats],
-) -> FoldedSamples:
-    """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
-
-        A = Lambda + alpha Z^T Z,    A x = Lambda (mu + s) + alpha Z^T t,    rows of Z: (q_i, 1)
-
-    ``known`` are all items known to be rated, ascending; they matter only with conditioning, and are empty only for a
-    user without ratings or identities, who is the ``average`` user. ``shrink_prior(prior, average, n)`` moves the prior
-    means (samples, width) of a user with n known items towards those of the average user. Raises ArtifactError if A is
-    not positive definite.
-    """
-    expected = (samples.mean if len(known) else average[0][:, 0]).astype(np.float64)
-    if samples.links.shape[1] and len(known):
-        expected += samples.links[:, known].sum(axis=1) / np.sqrt(len(known))
-        expected = shrink_prior(expected, average[0][:, 0], len(known))
-    Z = samples.q[:, items].astype(np.float64)
-    targets = (values.astype(np.float64) - scale.mean) / scale.std - Z[:, :, -1]
-    Z[:, :, -1] = 1.0
-    Z_T = Z.transpose(0, 2, 1)
-    alpha = samples.alpha.astype(np.float64)[:, None, None]
-    precision = samples.precision.astype(np.float64)
-    A = precision + alpha * (Z_T @ Z)
-    b = precision @ expected[:, :, None] + alpha * (Z_T @ targets[:, :, None])
-    try:
-        inverse_roots = np.linalg.inv(np.linalg.cholesky(A))
-    except np.linalg.LinAlgError:
-        raise ArtifactError(_DAMAGED) from None
-    user = (inverse_roots.transpose(0, 2, 1) @ (inverse_roots @ b))[:, :, 0].astype(np.float32)
-    moments = second_moments(samples.item_mean - average[1][:, 0], samples.item_precision)
-    roots = inverse_roots.astype(np.float32)
-    return FoldedSamples(user, roots, samples.q, average[1], moments, scale)

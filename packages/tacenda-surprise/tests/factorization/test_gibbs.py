@@ -12,6 +12,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
+from tacenda_surprise.folding import fold
 from tacenda_surprise.gibbs import (
     Gibbs,
     Hyper,
@@ -24,7 +25,7 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.samples import Samples, average_tables, fold
+from tacenda_surprise.samples import Samples, average_tables
 
 
 def test_wishart_draws_have_its_moments():
@@ -191,12 +192,9 @@ def test_what_is_known_of_a_new_user_counts_by_the_root_of_how_much_it_is(foldin
     samples = folding[1][ConditionalBayesianPMF].learned.samples
     link = np.linspace(-1, 1, samples.links[0, 0].size, dtype=np.float32)
     samples = replace(samples, links=np.broadcast_to(link, samples.links.shape).copy())
-    average = samples.mean_rows(
-        (np.ones(samples.x.shape[1], int), np.ones(samples.q.shape[1], int))
-    )
-    known, nothing = np.arange(n), np.zeros(0, np.int64)
+    prior, nothing = samples.prior_means(np.arange(n)), np.zeros(0, np.int64)
     unit = folding[1][ConditionalBayesianPMF]._scale
-    found = fold(samples, unit, nothing, nothing, known, average, lambda expected, *_: expected)
+    found = fold(samples, unit, nothing, nothing, prior, samples.item_mean[:, None])
     np.testing.assert_allclose(found.user, samples.mean + np.sqrt(n) * link, atol=1e-3)
 
 

@@ -1,0 +1,64 @@
+"""Standardized scores as ratings: their scale, and the noise that errors of held-out ratings show."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tacenda.ratings import Ratings
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
+from tacenda_surprise.samples import Samples
+from tacenda_surprise.variance import Curve, coverage_factor
+
+_PRIOR_COUNT = 200  # held-out errors that the factor of the residuals counts as
+
+
+class RatingScale(NamedTuple):
+    """Mean and standard deviation of the ratings, and the noise of standardized ratings."""
+
+    mean: float
+    std: float
+    noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
+    curve: Curve
+    ends: tuple[float, float]  # lowest and highest rating
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, std: float) -> RatingScale:
+        """Make the scale without noise, which is not known yet."""
+        return cls(catalogue.mean, std, np.empty(0, np.float32), Curve(), catalogue.scale)
+
+    def ratings(self, scores: Floats) -> Floats:
+        """Turn standardized scores into ratings."""
+        return np.asarray(np.float32(self.mean) + np.float32(self.std) * scores, np.float32)
+
+    def deviations(self, variances: Floats, users: Numbers, scores: Floats) -> Floats:
+        """Compute standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
+        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.ends))
+        return np.asarray(self.std * np.sqrt(variances + noise), np.float32)
+
+
+class LeftOut(NamedTuple):
+    """Standardized errors of held-out ratings, the variances of their scores and their noises (ratings,)."""
+
+    errors: Doubles
+    predictions: Floats  # in units of the ratings
+    variances: Floats
+    noises: Floats
+
+    @classmethod
+    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, std: float) -> LeftOut:
+        """Predict standardized ``ratings``, whose standard deviation was ``std``."""
+        users, items = ratings.user_ids, ratings.item_ids
+        scores = catalogue.mean + std * samples.expected(users, items)
+        predictions = scores.astype(np.float32).clip(*catalogue.scale)
+        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / std
+        return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
+
+    def find_noise_factor(self, curve: Curve, factor: float) -> float:
+        """Find the last factor on the noise, which is ``factor`` times the curve so far; near one for few errors."""
+        noises = self.noises * factor * curve.factors(self.predictions)
+        of_total = coverage_factor(self.errors / np.sqrt(self.variances + noises))
+        of_total **= len(self.errors) / (len(self.errors) + _PRIOR_COUNT)
+        spread, noise = float(self.variances.mean()), float(noises.mean())
+        return float(np.clip((of_total * (spread + noise) - spread) / noise, 0.25, 4.0))
