@@ -35,7 +35,8 @@ def test_every_public_name_is_there_and_no_other():
 def test_n_grams_need_neither_torch_nor_a_host():
     source = (
         "import sys, tacenda_lm; light = 'numpy' not in sys.modules; tacenda_lm.KneserNey; "
-        "tacenda_lm.Mixture; print(light, sorted({'torch', 'spacy', 'numba', 'typer'} & set(sys.modules)))"
+        "tacenda_lm.Mixture, tacenda_lm.BrownClusters; "
+        "print(light, sorted({'torch', 'spacy', 'numba', 'typer'} & set(sys.modules)))"
     )
     assert output_of("-c", source).splitlines()[0] == "True []"
 

@@ -577,7 +577,7 @@ def clusters(
     Each line of the file has a bit string, a word and its count, like the files of wcluster.
     """
     from tacenda.corpus.marks import check_marks
-    from tacenda_lm import brown_clusters
+    from tacenda_lm.hidden_markov.brown import brown_clusters
 
     common.check_file(output, force)
     reading = {"tokenizer": tokenizer, "marks": check_marks(marks), "text_field": text_field}

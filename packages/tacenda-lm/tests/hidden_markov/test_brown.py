@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm import BrownClusters, brown_clusters
-from tacenda_lm.hidden_markov import brown
+from tacenda_lm.hidden_markov import agglomeration
 
 TYPES = 9  # 0 is </s>
 SENTENCES = st.lists(st.lists(st.integers(1, TYPES - 1), max_size=8), min_size=1, max_size=12)
@@ -72,7 +72,7 @@ def information(stream, group):
 def test_every_merger_loses_least_mutual_information(sentences, n_classes):
     """By brute force over all pairs, and of equal ones it is that of the most frequent words."""
     stream = stream_of(sentences)
-    found = brown.agglomerate(stream[1:], TYPES, n_classes, boundary=0)
+    found = agglomeration.agglomerate(stream[1:], TYPES, n_classes, boundary=0)
     for group, leaders, (first, second) in replayed(stream, found, TYPES):
         losses = {}
         for one, two in combinations(sorted(leaders), 2):
@@ -86,7 +86,7 @@ def test_losses_kept_up_to_date_are_those_of_the_counts():
     found = _window_of(drawn(3000, 60), 60, 20)
     kept = found.loss.copy()
     for place in np.flatnonzero(found.leader >= 0):
-        brown._set_losses(place, found)
+        agglomeration._set_losses(place, found)
     np.testing.assert_allclose(kept, found.loss, atol=1e-8)
     assert np.isfinite(kept).sum() == 20 * 19 / 2
 
@@ -99,23 +99,23 @@ def _window_of(stream, types, n_classes):
         seen.append(window)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(brown, "_merge_all", kept)
-        brown.agglomerate(stream[1:], types, n_classes, boundary=0)
+        patch.setattr(agglomeration, "_merge_all", kept)
+        agglomeration.agglomerate(stream[1:], types, n_classes, boundary=0)
     return seen[0]
 
 
 def test_large_counts_are_as_exact_as_small_ones(monkeypatch):
     stream = drawn(2000, 40)
-    expected = brown.agglomerate(stream[1:], 40, 7, boundary=0)
-    monkeypatch.setattr(brown, "_TABLE_SIZE", 2)
-    found = brown.agglomerate(stream[1:], 40, 7, boundary=0)
+    expected = agglomeration.agglomerate(stream[1:], 40, 7, boundary=0)
+    monkeypatch.setattr(agglomeration, "_TABLE_SIZE", 2)
+    found = agglomeration.agglomerate(stream[1:], 40, 7, boundary=0)
     np.testing.assert_array_equal(found.merged, expected.merged)
 
 
 @settings(max_examples=40)
 @given(SENTENCES, st.integers(1, 12))
 def test_classes_and_paths_are_those_of_one_tree(sentences, n_classes):
-    found = brown.agglomerate(stream_of(sentences)[1:], TYPES, n_classes, boundary=0)
+    found = agglomeration.agglomerate(stream_of(sentences)[1:], TYPES, n_classes, boundary=0)
     classes, paths = found.classes(), found.paths()
     occurring = {word for sentence in sentences for word in sentence}
     assert set(found.order.tolist()) == occurring
@@ -188,13 +188,20 @@ def test_a_damaged_file_is_refused(write_file, line, said):
         BrownClusters.load(write_file("paths", f"10\tthe\t11\n{line}\n"))
 
 
+@pytest.mark.parametrize("count", [1.5, True, -1, "2"])
+def test_counts_are_whole_numbers(count):
+    with pytest.raises(DataError, match=f"the count of 'a' is {count!r}, and must be a whole"):
+        BrownClusters([("a", "0", count)])
+
+
 def test_what_cannot_be_written_or_read_is_said(clusters, tmp_path):
     with pytest.raises(DataError, match="no file"):
         BrownClusters.load(tmp_path / "none")
     with pytest.raises(DataError, match="cannot write"):
         clusters.save(tmp_path / "none" / "paths")
-    with pytest.raises(DataError, match="tabs"):
-        BrownClusters([("a\tb", "0", 1)]).save(tmp_path / "paths")
+    for word in ("a\tb", ""):
+        with pytest.raises(DataError, match="are not empty, and contain no tabs"):
+            BrownClusters([(word, "0", 1)]).save(tmp_path / "paths")
     with pytest.raises(DataError, match=r"'\\udc80', half of a surrogate pair"):
         BrownClusters([("a\udc80", "0", 1)]).save(tmp_path / "paths")
     assert list(tmp_path.iterdir()) == []

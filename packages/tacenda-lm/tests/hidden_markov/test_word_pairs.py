@@ -8,9 +8,9 @@ import pytest
 from tacenda.corpus import storage
 from tacenda.corpus.storage import lay_out
 from tacenda_lm import sequences
-from tacenda_lm.hidden_markov import brown
-from tacenda_lm.hidden_markov.brown import WordPairs
+from tacenda_lm.hidden_markov import word_pairs
 from tacenda_lm.hidden_markov.word_classes import word_classes
+from tacenda_lm.hidden_markov.word_pairs import WordPairs
 
 
 def stream_of(n, types, seed=0):
@@ -24,8 +24,8 @@ def in_files(monkeypatch):
     """Everything that could go to a file does, and is read in small pieces."""
     monkeypatch.setattr(storage, "SPILL_BYTES", 100)
     monkeypatch.setattr(sequences, "PASS_ITEMS", 100)
-    monkeypatch.setattr(brown, "_COUNTING_BYTES", 1)
-    monkeypatch.setattr(brown, "_PAIRS_PER_BLOCK", 10)
+    monkeypatch.setattr(word_pairs, "_COUNTING_BYTES", 1)
+    monkeypatch.setattr(word_pairs, "_PAIRS_PER_BLOCK", 10)
 
 
 def assert_counted(stream, types):

@@ -6,10 +6,10 @@ Martin, Liermann and Ney 1998; the criterion of Brown et al. 1992):
     F = sum_{c c'} g(N(c, c')) - sum_c g(N(c, .)) - sum_c g(N(., c)) + a constant,    g(n) = n log n;
 
 ``predictive`` maximizes that of p(c' | w) p(w' | c') (Uszkoreit and Brants 2008), which costs less with many classes.
-Both start from classes of similar mass, dealt out by frequency, and move every word in turn to the class that is best
-for it, which never lowers F. ``brown`` instead merges words to classes, from the most frequent ones on (see `brown`).
-An exchange that starts from Brown clusters finds a higher F, by 0.004 to 0.013 nats per word on Penn Treebank, but a
-hidden Markov model with these classes is no better.
+Both deal the words to the classes in turn, the most frequent first, and move every word in turn to the class that is
+best for it, which never lowers F. ``brown`` instead merges words to classes, from the most frequent ones on (see
+`agglomeration`). An exchange that starts from Brown clusters finds a higher F, by 0.004 to 0.013 nats per word on Penn
+Treebank, but a hidden Markov model with these classes is no better.
 
 In an exchange, class 0 has only the end of a sentence. Import this module only where it is needed: it imports numba.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,18 +26,29 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import track
-from tacenda_lm.hidden_markov.brown import WordPairs, agglomerate
+from tacenda_lm.hidden_markov.agglomeration import agglomerate
 from tacenda_lm.hidden_markov.settings import Method
+from tacenda_lm.hidden_markov.word_pairs import WordPairs
 from tacenda_lm.sequences import Ids
 
+_Ints: TypeAlias = npt.NDArray[np.int64]
+_Move: TypeAlias = Callable[
+    [_Ints], int
+]  # makes a pass over some words, and returns how many moved
 _FAST = {"contract", "reassoc"}
 _WORDS_AT_ONCE = 4096  # whose neighbors are in memory at a time
 _MIN_MOVED = 1e-3  # share of the words; if fewer move in a pass, it is the last
 
 
 def word_classes(
-    ids: Ids, n_types: int, n_classes: int, *, boundary: int, method: Method = "exchange", passes: int = 20
-) -> npt.NDArray[np.int32]:  # fmt: skip
+    ids: Ids,
+    n_types: int,
+    n_classes: int,
+    *,
+    boundary: int,
+    method: Method = "exchange",
+    passes: int = 20,
+) -> npt.NDArray[np.int32]:
     """Return the class of every word: int32 (types,), from 0 to n_classes - 1.
 
     ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
@@ -52,40 +63,48 @@ def word_classes(
     if method == "brown":
         return _merge(ids, n_types, n_classes, boundary)
     pairs = WordPairs(ids, n_types)
-    counts = pairs.counts.astype(np.float64)
-    order = np.argsort(-counts, kind="stable")
+    order = np.argsort(-pairs.counts, kind="stable")
     order = order[order != boundary]
-    classes, M = np.zeros(n_types, np.int64), n_classes
-    # dealt out by frequency, so that all classes begin with about the same mass
-    classes[order] = 1 + np.arange(len(order)) % (M - 1)
+    classes = np.zeros(n_types, np.int64)
+    classes[order] = 1 + np.arange(len(order)) % (n_classes - 1)
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
-    order = order[counts[order] > 0]
-    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
-    one_pass: Callable[..., int]
-    given: tuple[Any, ...]
-    if method == "predictive":
-        N = np.zeros((n_types, M))
-        for first, second, n in pairs.blocks():
-            np.add.at(N, (first, classes[second]), n)
-        one_pass, given = _predictive_pass, (pairs.before, counts, classes, sizes, N, mass)
-    else:
-        own, N = np.zeros(n_types), np.zeros((M, M))
-        for first, second, n in pairs.blocks():
-            own[first[first == second]] = n[first == second]
-            np.add.at(N, (classes[first], classes[second]), n)
-        G = N * np.log(np.maximum(N, 1))
-        NT, GT = np.ascontiguousarray(N.T), np.ascontiguousarray(G.T)
-        one_pass = _bigram_pass
-        words = pairs.before, pairs.after, own, counts
-        given = words, classes, sizes, (N, G, NT, GT), mass
+    order = order[pairs.counts[order] > 0]
+    start = _start_predictive if method == "predictive" else _start_bigram
+    move = start(pairs, classes, n_classes)
     for _ in track(range(passes), "word classes", unit="pass"):
         moved = 0
-        for start in range(0, len(order), _WORDS_AT_ONCE):
-            moved += int(one_pass(order[start : start + _WORDS_AT_ONCE], *given))
+        for begin in range(0, len(order), _WORDS_AT_ONCE):
+            moved += move(order[begin : begin + _WORDS_AT_ONCE])
             pairs.forget()
         if moved <= _MIN_MOVED * len(order):
             break
     return classes.astype(np.int32)
+
+
+def _start_bigram(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
+    """Return a function that moves words to better ``classes``, in place, for the likelihood of class bigrams."""
+    counts = pairs.counts.astype(np.float64)
+    own, N = np.zeros(len(counts)), np.zeros((n_classes, n_classes))
+    for first, second, n in pairs.blocks():
+        own[first[first == second]] = n[first == second]
+        np.add.at(N, (classes[first], classes[second]), n)
+    G = N * np.log(np.maximum(N, 1))
+    tables = N, G, np.ascontiguousarray(N.T), np.ascontiguousarray(G.T)
+    words = pairs.before, pairs.after, own, counts
+    sizes = np.bincount(classes, minlength=n_classes)
+    mass = np.bincount(classes, counts, minlength=n_classes)
+    return lambda order: int(_bigram_pass(order, words, classes, sizes, tables, mass))
+
+
+def _start_predictive(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
+    """Return a function that moves words to better ``classes``, in place, for that of p(c' | w) p(w' | c')."""
+    counts = pairs.counts.astype(np.float64)
+    N = np.zeros((len(counts), n_classes))
+    for first, second, n in pairs.blocks():
+        np.add.at(N, (first, classes[second]), n)
+    sizes = np.bincount(classes, minlength=n_classes)
+    mass = np.bincount(classes, counts, minlength=n_classes)
+    return lambda order: int(_predictive_pass(order, pairs.before, counts, classes, sizes, N, mass))
 
 
 def _merge(ids: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
