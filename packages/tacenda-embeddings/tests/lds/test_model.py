@@ -10,7 +10,8 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacenda_embeddings import LDS, LaggedCounts
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.learning import SparseMoments, run_e_step
+from tacenda_embeddings.lds.em import run_e_step
+from tacenda_embeddings.lds.moments import SparseMoments
 from tacenda_embeddings.lds.settings import OUTPUTS
 
 SETTINGS = {"n_states": 6, "subspace_iterations": 15, "full_iterations": 3}

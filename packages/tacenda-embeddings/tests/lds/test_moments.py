@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tacenda.corpus import Corpus
 from tacenda_embeddings.lds import learning
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.learning import SparseMoments, project
+from tacenda_embeddings.lds.moments import SparseMoments, project
 from tacenda_embeddings.lds.settings import HANKEL_BLOCKS, N_LAGS, LDSSettings
 
 
@@ -52,8 +52,13 @@ def test_pseudo_counts_keep_the_mean_without_covariance(counts, kappa, oracles):
 
 @pytest.mark.parametrize("k", [0, 5, -5])
 def test_a_lag_that_was_not_counted_is_refused(counts, k):
-    with pytest.raises(ValueError, match=f"lag {k} was not counted"):
-        SparseMoments(counts, 1.0).apply(k, np.zeros((len(counts.vocabulary), 1), np.float32))
+    moments, B = SparseMoments(counts, 1.0), np.zeros((len(counts.vocabulary), 1), np.float32)
+    for refusing in (
+        lambda: moments.apply(k, B),
+        lambda: project(moments, B, 4).multiply_left(B.T @ B, k),
+    ):
+        with pytest.raises(ValueError, match=f"lag {k} was not counted"):
+            refusing()
 
 
 @settings(max_examples=20)
@@ -89,7 +94,7 @@ def test_without_whitening_factors_are_of_plain_covariances_and_whitened_afterwa
     U, S, Vt = np.linalg.svd(oracles.hankel(plain, HANKEL_BLOCKS))
     moments = SparseMoments(counts, 2.0)
     settings = LDSSettings(n_states=h, advanced={"whiten": False})
-    found = learning._compute_hankel_factors(settings, counts, moments, rng, None)
+    found = learning._compute_hankel_factors(settings, counts, moments, rng, print)
     scale = np.tile(moments.scale, HANKEL_BLOCKS)
     expected = scale[:, None] * ((U[:, :h] * S[:h]) @ Vt[:h]) * scale
     product = found.Gamma.reshape(-1, h) @ found.Delta.reshape(-1, h).T

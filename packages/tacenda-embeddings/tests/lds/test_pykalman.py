@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.learning import run_e_step, run_m_step
+from tacenda_embeddings.lds.em import run_e_step, run_m_step
 from tacenda_embeddings.lds.smoother import build_two_sided
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from tacenda_embeddings.lds.em import run_e_step
 from tacenda_embeddings.lds.learning import (
     draw_parameters,
     find_basis,
     hankel_product,
     hankel_svd,
     identify,
-    run_e_step,
 )
 from tacenda_embeddings.lds.smoother import (
     DiagonalNoise,

@@ -28,6 +28,7 @@ from tacenda.offsets import check_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds import learning
+from tacenda_embeddings.lds.em import Fit, Step
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import N_LAGS, OUTPUTS, Ends, LDSSettings, Output
 from tacenda_embeddings.lds.smoother import (
@@ -69,7 +70,7 @@ class FittedLDS(TwoSided):
     d: Float64[Array, "types", named("noise.d")] | None = None  # of `DiagonalNoise`
 
     @classmethod
-    def of_fit(cls, fit: learning.Fit) -> Self:
+    def of_fit(cls, fit: Fit) -> Self:
         """Return the parameters that a fit found, with their smoother."""
         A, C, Q, noise = fit.parameters
         arrays = dict(build_two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi).items())
@@ -138,7 +139,7 @@ class LDS(Estimator):
     @configured_by(LDSSettings)
     def __init__(self, settings: LDSSettings) -> None:
         super().__init__(settings)
-        self.history: list[learning.Step] = []
+        self.history: list[Step] = []
         self._vocabulary: Vocabulary | None = None
         self._smoothers: dict[tuple[float, str], Smoother] = {}  # by power of row norms and device
 
@@ -198,7 +199,7 @@ class LDS(Estimator):
         corpus = as_corpus(text, vocabulary)
         return LaggedCounts.from_corpus(corpus, n_lags=N_LAGS, threads=self.settings.n_threads)
 
-    def _adopt(self, fit: learning.Fit, counts: LaggedCounts) -> Self:
+    def _adopt(self, fit: Fit, counts: LaggedCounts) -> Self:
         """Set what a fit found, and record what it was fitted on."""
         self.learned, self.history = FittedLDS.of_fit(fit), fit.history
         self._vocabulary = counts.vocabulary
