@@ -12,8 +12,8 @@ from benchmarks.language_models.contexts import Texts
 from benchmarks.reporting import Row
 from tacenda import Corpus
 from tacenda_lm import VLHMM, KneserNey, LanguageModel, Mixture
+from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.tables import text_of
-from tacenda_lm.hidden_markov.training import draw_network
 
 PROTOCOL = {
     "text": contexts.TEXT,

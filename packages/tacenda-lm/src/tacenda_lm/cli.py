@@ -459,7 +459,8 @@ def mix(
     force: common.Force = False,
 ) -> None:
     """Mix language models, with fixed or fitted weights."""
-    from tacenda_lm.mixture import AdaptiveMixture, Mixture
+    from tacenda_lm.mixture.adaptive import AdaptiveMixture
+    from tacenda_lm.mixture.fixed import Mixture
 
     if adaptive and valid is None:
         raise typer.BadParameter("--adaptive needs --valid FILE to fit the weights to")
@@ -500,7 +501,7 @@ def cache(
 
     Mix the cache with that model and others. `tacenda lm fit --model unigram_cache` makes a cache without vectors.
     """
-    from tacenda_lm import NeuralCache
+    from tacenda_lm.cache import NeuralCache
 
     options = common.options_of(settings)
     if "hlbl" in options:

@@ -10,11 +10,13 @@ from scipy.stats import chisquare
 from support.texts import text
 from tacenda.errors import ConfigurationError
 from tacenda_lm import VLHMM
+from tacenda_lm.hidden_markov import likelihood, training
 from tacenda_lm.hidden_markov import tables as of_tables
-from tacenda_lm.hidden_markov import training
+from tacenda_lm.hidden_markov.likelihood import log_likelihood
+from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
-from tacenda_lm.hidden_markov.training import Trainer, draw_network
+from tacenda_lm.hidden_markov.training import Trainer
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
 KINDS = [
@@ -105,7 +107,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
         network = draw_network(settings, LEXICON, COUNTS, IDS, OFFSETS).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(IDS, OFFSETS, LEXICON)
-        found = network.log_likelihood(network(kept), observed, LEXICON)
+        found = log_likelihood(network, network(kept), observed, LEXICON)
         found.backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
         network.zero_grad()
@@ -170,7 +172,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
     averaged, observed = trainer.averaged, Observed.of(IDS, OFFSETS, LEXICON)
-    total = averaged.log_likelihood(averaged(None), observed, LEXICON)
+    total = log_likelihood(averaged, averaged(None), observed, LEXICON)
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(IDS))), rel=1e-5)
 
 
@@ -179,8 +181,8 @@ def test_sums_over_rows_in_the_gradient_are_the_same_with_numpy_and_with_torch()
     like, values = np.empty((4, 3), np.float32), rng.standard_normal((3, 3)).astype(np.float32)
     rows = np.array([1, 1, 3])
     expected = [[0, 0, 0], values[0] + values[1], [0, 0, 0], values[2]]
-    np.testing.assert_array_equal(training._sum_at(like, rows, values), expected)
-    found = training._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
+    np.testing.assert_array_equal(likelihood._sum_at(like, rows, values), expected)
+    found = likelihood._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

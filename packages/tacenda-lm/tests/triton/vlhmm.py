@@ -11,10 +11,11 @@ import torch
 from tacenda import kernels, plugins
 from tacenda.kernels import backends
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import training
+from tacenda_lm.hidden_markov import likelihood
+from tacenda_lm.hidden_markov.likelihood import log_likelihood
+from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Lexicon, Observed
-from tacenda_lm.hidden_markov.training import draw_network
 
 KINDS = ["two_level", "flat"]
 
@@ -58,7 +59,7 @@ def on_tensors(monkeypatch):
     }
     backend = kernels.Backend(priority=100, devices={"cpu", "cpu:0"}, **operations)
     plugins.register("kernels", "tensors", backend)
-    monkeypatch.setattr(training, "from_tensor", torch.Tensor.detach)
+    monkeypatch.setattr(likelihood, "from_tensor", torch.Tensor.detach)
     try:
         with kernels.use("tensors,cpu"):
             yield called
@@ -72,7 +73,8 @@ def gradients(kind, kept):
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 3, 3], np.int32), 4)
     settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
     network = draw_network(settings, lexicon, np.bincount(ids), ids, offsets)
-    total = network.log_likelihood(network(kept), Observed.of(ids, offsets, lexicon), lexicon, 1)
+    observed = Observed.of(ids, offsets, lexicon)
+    total = log_likelihood(network, network(kept), observed, lexicon)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}
 

@@ -1,44 +1,26 @@
-"""Training a `VLHMM`: its parameterizations, the log-likelihood with its gradient, and steps of Adam. Imports torch.
-
-Torch does not differentiate through time, because for every probability theta of a hidden Markov model
-
-    d log p(x) / d log theta = E[how often theta is used | x],
-
-which the forward and backward passes count. They give the gradient with respect to the logarithms of starts,
-transitions and emissions; kernels propagate it to the vectors that these are computed from, and torch to the
-embeddings.
-"""
+"""Training a `VLHMM`: steps of Adam, and a running average of the parameters. Imports torch."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from tacenda import devices
-from tacenda.array_ops import from_tensor, library
-from tacenda.arrays import Array
 from tacenda.corpus import Corpus
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
-from tacenda.kernels import hidden_markov as hmm
 from tacenda.offsets import runs
+from tacenda_lm.hidden_markov.likelihood import log_likelihood
+from tacenda_lm.hidden_markov.network import Network, Tabular, draw_network
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
-    Features,
-    Flat,
-    Free,
     Learned,
     Lexicon,
     Observed,
-    TwoLevel,
     pairs_of,
     sentences_at,
     text_of,
@@ -48,11 +30,6 @@ from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.steps import averaging_weight
 from tacenda_lm.training import TextTrainer, compute_perplexity, schedule_rate, train
 
-_Ints = npt.NDArray[np.int64]
-_Floats = npt.NDArray[np.float32]
-_Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
-_MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
-_INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal would stay equal
 _RATE_FLOOR, _WARM_UP = 0.02, 100  # last share of the learning rate; see `schedule_rate`
 # small texts have smaller batches, down to so many words
 _MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = 50, 256
@@ -60,411 +37,7 @@ _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
 _CLIP_NORM = 5.0  # bound of the norm of all gradients together
 _EVALUATION_WORDS = 8192  # of held-out text at a time, in whole sentences
-
-
-# -- the parameterizations ---------------------------------------------------------------------------
-
-
-class Outputs(NamedTuple):
-    """Outputs of a network for k' states of every class."""
-
-    left: torch.Tensor  # (classes, k', h or f), x of `block_softmax` or `features`
-    reached: torch.Tensor  # (classes, k', h or f), y of the same
-    bias: torch.Tensor  # (classes, k'), d; with features, it is already part of ``reached``
-    log_classes: torch.Tensor | None  # (classes, k', classes), log p(c' | z); None unless two-level
-    emitting: torch.Tensor  # (classes, k', h)
-    words: torch.Tensor  # (words, h), sorted by class
-    word_bias: torch.Tensor  # (words,), sorted by class
-    log_starts: torch.Tensor  # (classes, k'), of the first state of a sentence
-
-
-class Residual(nn.Module):
-    """A layer LayerNorm(x + relu(B relu(A x)))."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        inner = torch.relu(self.second(torch.relu(self.first(x))))
-        return torch.as_tensor(self.norm(x + inner))
-
-
-class Network(nn.Module):
-    """Every distribution of a state, computed from its embedding by networks that all states share.
-
-    With E_z the embedding of state z, f_* residual networks of two layers (Chiu and Rush 2020, section 3.3), and W_w,
-    C_c vectors of words and classes:
-
-        p(w | z)       = softmax over the words of z's class of     W_w . f_emit(E_z) + a_w
-        p(c' | z)      = softmax over the classes of                C_c' . f_class(E_z) + b_c'
-        p(z' | z, c')  = softmax over the states of c' of           E_z' . f_move(E_z) / sqrt(h) + d_z'       two_level
-        p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) / sqrt(h) + d_z'       flat
-                       = phi(f_move(E_z)) . phi(E_z') / sum of the same over all states z'                    features
-        phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
-
-    ``unigrams`` (words,) are log p(w | class) of the text, by id; ``class_unigrams`` (classes,) are log p(class). The
-    generator draws the first values.
-    """
-
-    def __init__(
-        self,
-        settings: VLHMMSettings,
-        lexicon: Lexicon,
-        unigrams: _Floats,
-        class_unigrams: _Floats,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        M, k, h = settings.n_classes, settings.states_per_class, settings.width
-        normal = partial(torch.randn, generator=generator)
-        self.transitions, self.classes, self.k, self.h = settings.transitions, M, k, h
-        self.states = nn.Parameter(normal(M, k, h))
-        self.state_bias = nn.Parameter(torch.zeros(M, k))
-        self.words = nn.Parameter(normal(len(unigrams), h) * 0.05)
-        self.word_bias = nn.Parameter(torch.from_numpy(unigrams.copy()))
-        self.start_class = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
-        self.start_state = nn.Parameter(torch.zeros(M, k))
-        self.emit, self.move = Residual(h), Residual(h)
-        residuals = [self.emit, self.move]
-        if self.transitions == "two_level":
-            self.to_class = Residual(h)
-            residuals.append(self.to_class)
-            self.class_vectors = nn.Parameter(normal(M, h) * 0.05)
-            self.class_bias = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
-        else:
-            # so that a flat softmax over all states begins with the frequencies of the classes
-            with torch.no_grad():
-                self.state_bias += torch.from_numpy(class_unigrams)[:, None]
-        if self.transitions == "features":
-            self.feature_map = nn.Parameter(normal(settings.advanced.n_features, h))
-        self.register_buffer("order", torch.from_numpy(lexicon.order), persistent=False)
-        bound = h**-0.5
-        for residual in residuals:
-            for part in residual.first, residual.second:
-                for parameter in part.weight, part.bias:
-                    values = torch.rand(parameter.shape, generator=generator) * 2 * bound - bound
-                    parameter.data.copy_(values)
-
-    def forward(self, kept: torch.Tensor | None = None) -> Outputs:
-        """Return the outputs for the states ``kept`` (classes, k'), by their numbers in the class, or for all."""
-        E, bias, start = self.states, self.state_bias, self.start_state
-        if kept is not None:
-            E = E.gather(1, kept[:, :, None].expand(-1, -1, self.h))
-            bias, start = bias.gather(1, kept), start.gather(1, kept)
-        # p(z) = p(c) p(z | c), normalized over the states that are kept
-        log_starts = torch.log_softmax(self.start_class, 0)[:, None] + torch.log_softmax(start, 1)
-        log_classes = None
-        left, reached = self.move(E), E
-        if self.transitions == "two_level":
-            scores = self.to_class(E).reshape(-1, self.h) @ self.class_vectors.T + self.class_bias
-            log_classes = torch.log_softmax(scores, 1).view(*E.shape[:2], -1)
-        if self.transitions == "features":
-            left, reached = self._features(left), self._features(reached, bias)
-            # the normalizer of a row is x . sum over z' of y_z', which takes time linear in the states
-            left = left / (left @ reached.sum((0, 1)))[:, :, None]
-        else:
-            left = left * self.h**-0.5
-        return Outputs(
-            left.contiguous(),
-            reached.contiguous(),
-            bias.contiguous(),
-            log_classes,
-            self.emit(E).contiguous(),
-            self.words[self.order],
-            self.word_bias[self.order],
-            log_starts.contiguous(),
-        )
-
-    def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the features phi (classes, k', f), times exp(bias) where one is given, up to a factor for all rows.
-
-        A row's own factor cancels where rows are normalized, which is where ``bias`` is None.
-        """
-        x = x * self.h**-0.25
-        scores = x @ self.feature_map.T
-        if bias is None:
-            return torch.exp(scores - scores.amax(2, keepdim=True).detach())
-        scores = scores - 0.5 * (x * x).sum(2, keepdim=True) + bias[:, :, None]
-        return torch.exp(scores - scores.max().detach())
-
-    def log_likelihood(
-        self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
-    ) -> torch.Tensor:
-        """Return the log p of all sentences together, a float64 scalar, differentiable once in every output."""
-        if outputs.log_classes is None:
-            outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
-        compute = _score_by_features if self.transitions == "features" else _score_by_blocks
-        total: torch.Tensor = _Likelihood.apply(
-            partial(compute, observed, lexicon, threads), *outputs
-        )
-        return total
-
-    @torch.no_grad()
-    def tables(self, lexicon: Lexicon) -> Learned:
-        """Return the learned parameters of all states, as probabilities and vectors."""
-        outputs = self(None)
-        emissions = hmm.class_softmax(
-            outputs.words.numpy(),
-            outputs.word_bias.numpy(),
-            outputs.emitting.numpy(),
-            lexicon.offsets,
-        )
-        shared = emissions, outputs.log_starts.exp().numpy(), lexicon.classes
-        left, reached, bias = outputs.left.numpy(), outputs.reached.numpy(), outputs.bias.numpy()
-        if self.transitions == "features":
-            return Features(*shared, left, reached)
-        if self.transitions == "flat":
-            return Flat(*shared, left, reached, bias)
-        return TwoLevel(*shared, left, reached, bias, outputs.log_classes.exp().numpy())
-
-
-class TabularOutputs(NamedTuple):
-    """Natural logarithms of the probabilities of k' states of every class, and which states they are."""
-
-    kept: torch.Tensor  # (classes, k'), numbers of the states in their class
-    log_classes: torch.Tensor  # (classes, k', classes), log p(c' | z)
-    log_emissions: torch.Tensor  # (words, k'), sorted by class: log p(w | z)
-    log_starts: torch.Tensor  # (classes, k'), of the first state of a sentence
-
-
-class Tabular(nn.Module):
-    """The ablation of `Network`, with free parameters B, C and E instead of networks:
-
-        p(z' | z, c') = softmax over the states of c' of B_{c c'}[z', z],    p(c' | z) = softmax of C_z,
-        p(w | z)      = softmax over the words of z's class of E_{w z}
-
-    for the pairs of classes that occur next to each other in the text: ``keys`` (pairs,), sorted, are
-    ``source * classes + target``. Between others p(z' | z, c') = 1 / k.
-    """  # fmt: skip
-
-    def __init__(
-        self,
-        settings: VLHMMSettings,
-        lexicon: Lexicon,
-        unigrams: _Floats,
-        class_unigrams: _Floats,
-        generator: torch.Generator,
-        keys: _Ints,
-    ) -> None:
-        super().__init__()
-        M, k = settings.n_classes, settings.states_per_class
-        normal = partial(torch.randn, generator=generator)
-        self.classes, self.k = M, k
-        self.blocks = nn.Parameter(normal(len(keys), k, k) * _INITIAL_SPREAD)
-        groups = torch.from_numpy(class_unigrams)
-        self.to_classes = nn.Parameter(normal(M, k, M) * _INITIAL_SPREAD + groups)
-        words = torch.from_numpy(unigrams[lexicon.order])
-        self.emissions = nn.Parameter(normal(len(unigrams), k) * _INITIAL_SPREAD + words[:, None])
-        self.start_class = nn.Parameter(groups.clone())
-        self.start_state = nn.Parameter(normal(M, k) * _INITIAL_SPREAD)
-        self.keys = keys
-        self.places = torch.from_numpy(lexicon.classes[lexicon.order].astype(np.int64))
-
-    def forward(self, kept: torch.Tensor | None = None) -> TabularOutputs:
-        """Return the outputs for the states ``kept`` (classes, k') int64, by their numbers in the class, or for all."""
-        if kept is None:
-            kept = torch.arange(self.k).expand(self.classes, -1)
-        wide = kept[:, :, None].expand(-1, -1, self.classes)
-        emissions = self.emissions.gather(1, kept[self.places])
-        at = self.places[:, None].expand_as(emissions)
-        lowest = torch.full(kept.shape, -torch.inf)
-        # a softmax over the words of each class: subtract the largest score, then divide by the sum
-        largest = lowest.scatter_reduce(0, at, emissions.detach(), "amax")
-        emissions = emissions - largest[self.places]
-        sums = torch.zeros(kept.shape).index_add(0, self.places, emissions.exp())
-        starts = torch.log_softmax(self.start_state.gather(1, kept), 1)
-        return TabularOutputs(
-            kept,
-            torch.log_softmax(self.to_classes.gather(1, wide), 2),
-            emissions - sums[self.places].log(),
-            torch.log_softmax(self.start_class, 0)[:, None] + starts,
-        )
-
-    def log_blocks(self, kept: torch.Tensor, sources: _Ints, targets: _Ints) -> torch.Tensor:
-        """Return the logarithms of p(z' | z, c') (pairs, k', k')."""
-        keys = sources * self.classes + targets
-        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
-        known = torch.from_numpy(self.keys[at] == keys)
-        k = kept.shape[1]
-        rows = kept[targets][:, :, None].expand(-1, -1, self.k)
-        columns = kept[sources][:, None, :].expand(-1, k, -1)
-        logits = self.blocks[at].gather(1, rows).gather(2, columns)
-        return torch.log_softmax(logits * known[:, None, None], 1)
-
-    def log_likelihood(
-        self, outputs: TabularOutputs, observed: Observed, lexicon: Lexicon, threads: int = 1
-    ) -> torch.Tensor:
-        """Return the log p of all sentences together, as `Network.log_likelihood` does."""
-        sources, targets = observed.sources, observed.targets
-        blocks = self.log_blocks(outputs.kept, sources, targets)
-        blocks = blocks + outputs.log_classes[sources, :, targets][:, None]
-        compute = partial(_score_by_logarithms, observed, threads)
-        total: torch.Tensor = _Likelihood.apply(
-            compute, blocks, outputs.log_emissions, outputs.log_starts
-        )
-        return total
-
-    @torch.no_grad()
-    def tables(self, lexicon: Lexicon) -> Learned:
-        """Return the learned probabilities of all states."""
-        outputs = self(None)
-        log_blocks = self.log_blocks(outputs.kept, *np.divmod(self.keys, self.classes))
-        return Free(
-            outputs.log_emissions.exp().numpy(),
-            outputs.log_starts.exp().numpy(),
-            lexicon.classes,
-            self.keys,
-            log_blocks.exp().numpy(),
-            outputs.log_classes.exp().numpy(),
-        )
-
-
-# -- the log-likelihood and its gradient --------------------------------------------------------------
-
-
-class _Likelihood(torch.autograd.Function):
-    """The sum of the log-probabilities that ``compute(arrays, learning)`` returns for some tensors.
-
-    If ``learning`` is true, it also returns the gradient of the sum with respect to each tensor.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, compute: _Compute, *tensors: torch.Tensor) -> torch.Tensor:
-        arrays = [from_tensor(tensor) for tensor in tensors]
-        log_probs, ctx.gradients = compute(arrays, any(ctx.needs_input_grad))
-        with np.errstate(invalid="ignore"):  # of a training that diverges, which the loop notices
-            return torch.as_tensor(log_probs.sum())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        found = [None if g is None else torch.as_tensor(g).mul_(grad) for g in ctx.gradients]
-        del ctx.gradients
-        return (None, *found)
-
-
-def _score_by_blocks(
-    observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
-) -> tuple[Array, list[Array | None]]:
-    """Score with the transition blocks of the pairs of classes that occur; ``outputs`` are the arrays of `Outputs`."""
-    left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
-    xp, (sources, targets, sequences) = library(left), observed
-    vectors = hmm.Vectors(left, reached, bias)
-    weights: Array = None
-    norms: Array = None
-    flat = None
-    if len(log_classes):  # two-level
-        weights = xp.exp(log_classes[sources, :, targets])
-    else:
-        flat = _FlatSoftmax(vectors, np.unique(sources), learning)
-        norms = flat.norms
-    blocks = hmm.block_softmax(vectors, sources, targets, weights, norms, threads)
-    emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
-    probabilities = blocks, emissions, xp.exp(log_starts), sequences
-    passed = hmm.hmm_block(*probabilities, threads)
-    if not learning:
-        return passed.log_probs, []
-
-    # expected counts are gradients of logarithms, which the softmaxes carry back to the vectors
-    counts = hmm.hmm_block_backward(*probabilities, passed, threads)
-    moved = hmm.block_softmax_backward(
-        vectors, sources, targets, blocks, counts.blocks, weights, threads
-    )
-    gradients = hmm.Vectors(moved.left, moved.reached, moved.bias)
-    class_gradients = None
-    if flat is None:
-        class_gradients = xp.zeros_like(log_classes)
-        class_gradients[sources, :, targets] = moved.departures
-    else:
-        flat.add_gradients(sources, moved.departures, gradients)
-    emitted = hmm.class_softmax_backward(
-        words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
-    )
-    word_gradients = emitted.states, emitted.words, emitted.bias
-    return passed.log_probs, [*gradients, class_gradients, *word_gradients, counts.starts]
-
-
-class _FlatSoftmax:
-    """The normalizers of a softmax over all states, for the states of the classes ``groups``, and their gradients."""
-
-    def __init__(self, vectors: Any, groups: _Ints, learning: bool) -> None:
-        left, reached, bias = vectors
-        xp, self._groups = library(left), groups
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        self._arguments = rows, columns, bias.ravel()
-        self._scores = None  # room for those that the backward pass would compute again
-        # a GPU computes scores again in less time than its memory would bring them
-        if learning and xp is np:
-            room = _MAX_SCORE_BYTES // (columns.itemsize * len(columns))
-            self._scores = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
-        sums = hmm.streaming_logsumexp(*self._arguments, self._scores)
-        self.norms = xp.zeros_like(bias)
-        self.norms[groups] = sums.reshape(len(groups), -1)
-
-    def add_gradients(self, sources: _Ints, departures: Array, gradients: Any) -> None:
-        """Add to the ``gradients`` of the vectors, in place, what they get through the normalizers.
-
-        ``departures`` (pairs, k') are the expected counts of transitions out of the states of the classes ``sources``.
-        """
-        leaving = _sum_at(self.norms, sources, departures)
-        norms, grad = self.norms[self._groups].ravel(), -leaving[self._groups].ravel()
-        rows, columns, bias = hmm.streaming_logsumexp_backward(
-            *self._arguments, norms, grad, self._scores
-        )
-        left_gradient, reached_gradient, bias_gradient = gradients
-        left_gradient[self._groups] += rows.reshape(len(self._groups), *left_gradient.shape[1:])
-        reached_gradient += columns.reshape(reached_gradient.shape)
-        bias_gradient += bias.reshape(bias_gradient.shape)
-
-
-@np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
-def _score_by_features(
-    observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
-) -> tuple[Array, list[Array | None]]:
-    """Score with the features of the states; ``outputs`` are the arrays of `Outputs`."""
-    left, reached, _, _, emitting, words, word_bias, log_starts = outputs
-    emission_inputs = words, word_bias, emitting, lexicon.offsets
-    emissions = hmm.class_softmax(*emission_inputs)
-    model = hmm.FeatureModel(left, reached, emissions, np.exp(log_starts))
-    _, places, _, offsets = observed.sequences
-    classed = hmm.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
-    passed = hmm.hmm_features(model, classed)
-    if not learning:
-        return passed.log_probs, []
-    counts = hmm.hmm_features_backward(model, classed, passed)
-    emitted = hmm.class_softmax_backward(*emission_inputs, emissions, counts.emissions)
-    word_gradients = emitted.states, emitted.words, emitted.bias
-    gradients = [counts.left, counts.reached, None, None, *word_gradients, counts.starts]
-    return passed.log_probs, gradients
-
-
-def _score_by_logarithms(
-    observed: Observed, threads: int, logarithms: list[_Floats], learning: bool
-) -> tuple[Array, list[Array | None]]:
-    """Score with the logarithms of the blocks, emissions and starts that `hmm_block` takes."""
-    blocks, emissions, starts = map(np.exp, logarithms)
-    probabilities = blocks, emissions, starts, observed.sequences
-    passed = hmm.hmm_block(*probabilities, threads)
-    if not learning:
-        return passed.log_probs, []
-    counts = hmm.hmm_block_backward(*probabilities, passed, threads)
-    return passed.log_probs, [counts.blocks, counts.emissions, counts.starts]
-
-
-def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
-    """Add ``values`` to the ``rows`` of zeros in the shape of ``like``, always in the same order."""
-    table = library(like).zeros_like(like)
-    if isinstance(table, np.ndarray):
-        np.add.at(table, rows, values)
-        return table
-    # unlike index_add, which uses atomics on CUDA, an accumulating index_put_ sorts its indices first
-    at = torch.from_numpy(rows).to(table.device)
-    return table.index_put_((at,), values, accumulate=True)
-
-
-# -- the fit -----------------------------------------------------------------------------------------
+_DROPOUT_STREAM = 3  # of random numbers: others draw batches and initial parameters
 
 
 def fit_vlhmm(
@@ -503,21 +76,6 @@ def fit_vlhmm(
     return trainer.averaged.cpu().tables(lexicon), history
 
 
-def draw_network(
-    settings: VLHMMSettings, lexicon: Lexicon, counts: _Ints, ids: Ids, offsets: Offsets
-) -> Network | Tabular:
-    """Draw parameters that predict words about as often as they occur, ``counts`` (words,), whatever came before."""
-    smoothed = counts + 0.1  # no word is impossible
-    mass = np.bincount(lexicon.classes, smoothed, minlength=lexicon.n_classes)
-    words = np.log(smoothed / mass[lexicon.classes]).astype(np.float32)
-    groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
-    generator = torch.Generator().manual_seed(settings.seed)
-    given = settings, lexicon, words, groups, generator
-    if settings.advanced.neural:
-        return Network(*given)
-    return Tabular(*given, pairs_of(ids, offsets, lexicon))
-
-
 class Trainer(TextTrainer):
     """A model under training, as `tacenda.fitting` takes it; batches are numbers of sentences.
 
@@ -538,7 +96,7 @@ class Trainer(TextTrainer):
         self.device, self.evaluate_every = settings.find_device(), settings.advanced.evaluate_every
         self.network = network.to(self.device)
         self.averaged = copy.deepcopy(self.network).requires_grad_(False)
-        self.ids, self.offsets = self.text = ids, offsets
+        self.text = ids, offsets
         self.valid = valid
         rates = {"lr": settings.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
@@ -547,11 +105,12 @@ class Trainer(TextTrainer):
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the mean log-probability of a word."""
-        observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
+        ids, offsets = self.text
+        observed = Observed.of(*sentences_at(ids, offsets, batch), self.lexicon)
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.draw_states())
-        total = self.network.log_likelihood(outputs, observed, self.lexicon, self.settings.threads)
+        total = log_likelihood(self.network, outputs, observed, self.lexicon, self.settings.threads)
         n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()  # the mean, so that the rate does not depend on the batch
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)
@@ -571,7 +130,7 @@ class Trainer(TextTrainer):
         kept = max(1, round(k * (1 - self.settings.state_dropout)))
         if kept == k:
             return None
-        rng = np.random.default_rng([self.settings.seed, 3, self.steps])
+        rng = np.random.default_rng([self.settings.seed, _DROPOUT_STREAM, self.steps])
         # the places of the smallest of k random numbers are a random subset; sorted, for reads in order
         drawn = rng.random((self.settings.n_classes, k), np.float32)
         states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
@@ -588,5 +147,5 @@ class Trainer(TextTrainer):
             chosen = sentences_at(ids, offsets, np.arange(first, last))
             observed = Observed.of(*chosen, self.lexicon)
             how = observed, self.lexicon, self.settings.threads
-            total += float(self.averaged.log_likelihood(outputs, *how))
+            total += float(log_likelihood(self.averaged, outputs, *how))
         return compute_perplexity(-total / len(ids))
