@@ -36,7 +36,9 @@ ENVIRONMENT = "TACENDA_KERNELS"
 REFERENCE = "reference"
 #: The device of torch tensors in the memory of the host; "cpu" has NumPy arrays there.
 HOST_TENSORS = "cpu:0"
-FAMILIES = "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "shared"
+FAMILIES = (
+    "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "hidden_units", "shared",
+)  # fmt: skip
 
 Operation = Callable[..., Any]
 
