@@ -151,6 +151,20 @@ def test_unscored_document_is_refused():
         render(spacy.blank("en")("the cat"))
 
 
+@pytest.mark.parametrize(
+    "part", [lambda doc: doc[:2], lambda doc: [doc, doc[:2]], lambda doc: doc.text]
+)
+def test_only_documents_are_drawn(pipeline, part):
+    with pytest.raises(ConfigurationError, match="render draws documents of spaCy"):
+        render(part(pipeline()("the cat saw")))
+
+
+def test_line_ends_of_windows_are_line_ends(pipeline):
+    text = Page(render(pipeline()("the cat\r\nsaw\r\n"))).text
+    assert "the cat\nsaw" in text
+    assert "\ufffd" not in text
+
+
 def test_notebook_shows_it_instead(pipeline, monkeypatch):
     notebook, shown = ModuleType("IPython.display"), []
     notebook.HTML, notebook.display = str, shown.append

@@ -113,7 +113,7 @@ def render(
     NotFittedError
         A document has no scores.
     ConfigurationError
-        ``max_bits`` is not positive and finite.
+        ``max_bits`` is not positive and finite, or something is not a document, such as a string or a span.
 
     Examples
     --------
@@ -122,9 +122,9 @@ def render(
     if not 0 < max_bits < math.inf:
         raise ConfigurationError(f"max_bits must be positive and finite, not {max_bits!r}")
     register(prefix)  # stored documents are drawn without the component that scored them
-    given = [docs] if isinstance(docs, Doc) else list(docs)
+    given: Iterable[object] = [docs] if isinstance(docs, Doc) else docs
     heading = "" if title is None else f"<h1>{_escape(title)}</h1>\n"
-    drawings = "\n".join(_draw_document(doc, prefix, max_bits) for doc in given)
+    drawings = "\n".join(_draw_document(_check_document(doc), prefix, max_bits) for doc in given)
     html = (
         f'<div class="tacenda-surprisal">\n<style>{_STYLE}</style>\n{heading}{_draw_legend(max_bits)}\n'
         f"{drawings}\n</div>"
@@ -137,6 +137,16 @@ def render(
         notebook.display(notebook.HTML(html))
         return None
     return html
+
+
+def _check_document(doc: object) -> Doc:
+    """Return a document itself. Raises ConfigurationError for anything else."""
+    if not isinstance(doc, Doc):
+        raise ConfigurationError(
+            f"render draws documents of spaCy, and {doc!r:.80} is a {type(doc).__name__}: give the Doc of a pipeline "
+            "with an 'lm_scorer', or several"
+        )
+    return doc
 
 
 def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
@@ -169,8 +179,8 @@ def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
         kind = "oov" if token._.get(f"{prefix}lm_oov") else ""
         add(kind, bits, _describe_token(token, prefix, scores), _escape(token.text))
         for log_prob in (ends[word] for word in range(words.start, words.stop) if word in ends):
-            bits = -log_prob / math.log(2)
-            add("end", bits, f"end of sentence: {bits:.2f} bits, log p {log_prob:.3f}", "¶")
+            end_bits = -log_prob / math.log(2)
+            add("end", end_bits, f"end of sentence: {end_bits:.2f} bits, log p {log_prob:.3f}", "¶")
         shown.append(token.whitespace_)
     facts = _list_facts(scores)
     top = sorted((word for word in most_bits if most_bits[word] > 0), key=lambda w: -most_bits[w])
@@ -229,5 +239,6 @@ def _list_facts(scores: DocScores) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape text for an element or a quoted attribute; control characters become visible."""
-    return escape(_CONTROL.sub("\ufffd", text), quote=True)
+    """Escape text for an element or a quoted attribute; control characters but line ends become visible."""
+    unix = text.replace("\r\n", "\n").replace("\r", "\n")
+    return escape(_CONTROL.sub("\ufffd", unix), quote=True)
