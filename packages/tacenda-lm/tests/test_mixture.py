@@ -196,14 +196,16 @@ def test_a_component_that_is_fitted_again_has_its_new_words():
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacenda_lm import states
+    from tacenda_lm import distributions
     from tacenda_lm.mixture import fixed
 
     ids, offsets = encode_sentences(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
-    monkeypatch.setattr(states, "_LOG_PROBS_PER_BLOCK", 7 * len(models["order-1"].vocabulary))
+    monkeypatch.setattr(
+        distributions, "_LOG_PROBS_PER_BLOCK", 7 * len(models["order-1"].vocabulary)
+    )
     for size in (1, 3, 7, 1000):
         monkeypatch.setattr(fixed, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))

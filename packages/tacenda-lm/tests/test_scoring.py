@@ -331,6 +331,22 @@ def test_the_normalisation_check_finds_the_context(model):
         Tiny(bad).check_normalized()
 
 
+@pytest.mark.parametrize("n", [1, 9, 10, 11, 25])
+def test_the_normalisation_check_takes_as_many_contexts_as_asked(model, monkeypatch, n):
+    seen, log_probs = [], Tiny.log_probs
+    monkeypatch.setattr(
+        Tiny, "log_probs", lambda self, states: log_probs(self, seen.extend(states) or states)
+    )
+    model.check_normalized(n_contexts=n)
+    assert len(seen) == n + 1, "and the context without known words"
+
+
+def test_the_normalisation_check_refuses_a_number_that_is_none(model):
+    for wrong in (0, -5, 1.5):
+        with pytest.raises(ConfigurationError, match=f"n_contexts is {wrong}"):
+            model.check_normalized(n_contexts=wrong)
+
+
 # -- what comes next -----------------------------------------------------------------------------------
 
 

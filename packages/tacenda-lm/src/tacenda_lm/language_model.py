@@ -32,6 +32,12 @@ from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, is_own
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
 from tacenda_lm.artifact_parts import PackedCounts, WordCounts
+from tacenda_lm.distributions import (
+    check_normalized,
+    distributions_of,
+    ranks_and_entropies,
+    states_before,
+)
 from tacenda_lm.line_sketch import LineSketch
 from tacenda_lm.perplexity import Context, Perplexity, check_context
 from tacenda_lm.sequences import (
@@ -50,13 +56,7 @@ from tacenda_lm.sequences import (
     side_by_side,
     with_ends,
 )
-from tacenda_lm.states import (
-    State,
-    check_normalized,
-    distributions_of,
-    ranks_and_entropies,
-    states_before,
-)
+from tacenda_lm.states import State
 from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:  # a model that is loaded to score needs no training

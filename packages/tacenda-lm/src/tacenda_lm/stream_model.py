@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
+from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
@@ -21,7 +22,7 @@ from tacenda_lm.sequences import (
     check_sequences,
     check_word,
 )
-from tacenda_lm.states import State, rows_of_block
+from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
 
 

@@ -26,8 +26,9 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.kernels.hidden_units import PackedInputs, hidden_sums, pack_inputs
 from tacenda_lm import options
+from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers, side_by_side
-from tacenda_lm.states import State, log_softmax, vector_of, window_of
+from tacenda_lm.states import State, vector_of, window_of
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Contexts, Stream
 

@@ -23,8 +23,9 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
+from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.sequences import Float64, Ids
-from tacenda_lm.states import State, rows_of_block
+from tacenda_lm.states import State
 from tacenda_lm.steps import Gradient, draw_dropout_mask
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of

@@ -29,6 +29,7 @@ from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
 from tacenda.offsets import rechunk
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture.weights import check_weights, fit_weights, mix
 from tacenda_lm.perplexity import Context, check_context
@@ -45,7 +46,7 @@ from tacenda_lm.sequences import (
     encode_text,
     with_ends,
 )
-from tacenda_lm.states import State, rows_of_block
+from tacenda_lm.states import State
 
 _Map = npt.NDArray[np.int32] | None
 # key in ``fitted_on`` of the components that were fitted again after the weights were

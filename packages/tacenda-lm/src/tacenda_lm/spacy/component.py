@@ -25,10 +25,11 @@ from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
+from tacenda_lm.distributions import distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
 from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text_length
-from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.states import State
 from tacenda_lm.surprisal.notes import caveats
 from tacenda_lm.surprisal.table import SurprisalTable, tabulate
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way

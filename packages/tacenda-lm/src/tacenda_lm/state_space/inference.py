@@ -20,8 +20,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Floats, Integers
-from tacenda_lm.states import log_softmax
 
 Product: TypeAlias = Callable[[Floats], Floats]
 """Maps rows e (states, types) to the rows G e."""

@@ -21,10 +21,10 @@ from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
+from tacenda_lm.distributions import log_softmax
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.prediction import StateSpacePredictor, Text, read_windows
 from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
-from tacenda_lm.states import log_softmax
 from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from tacenda.forks import cached_property
 from tacenda.offsets import runs
+from tacenda_lm.distributions import log_softmax, rows_of_block
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.recurrence import Forward, Inputs, Parameters, Piece, Recurrence
-from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
+from tacenda_lm.states import State, vector_of, window_of
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Contexts, Stream
 

@@ -30,6 +30,7 @@ from tacenda.array_ops import merge_rows
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.forks import cached_property
 from tacenda_lm import options
+from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.state_space.inference import (
     SMALL_VOCABULARY,
@@ -41,7 +42,6 @@ from tacenda_lm.state_space.inference import (
     solve,
 )
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.states import log_softmax
 from tacenda_lm.steps import Gradient
 
 LIMIT = 1e6  # bound of the elements of an internal state, so that an unstable recurrence cannot overflow
