@@ -2,8 +2,10 @@
 
 import pytest
 import spacy
+import srsly
 
 from support.components import ComponentTests
+from tacenda.errors import ArtifactError
 
 
 class TestTokenEmbeddings(ComponentTests):
@@ -27,3 +29,15 @@ def test_saving_without_a_model_over_a_saved_model_leaves_none(toy, tmp_path):
     empty = spacy.blank("en").add_pipe(factory, config=config)
     empty.to_disk(tmp_path / "component")
     assert empty.from_disk(tmp_path / "component").width is None
+
+
+def test_what_cannot_be_saved_or_restored_is_refused(toy, tmp_path):
+    component = spacy.blank("en").add_pipe("token_embeddings", config={"embedder": "toy"})
+    component.initialize(artifact=toy)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ArtifactError, match=r"cannot write .*file: File exists"):
+        component.to_disk(tmp_path / "file")
+    for data in (b"", b"garbage", b"\x01", srsly.msgpack_dumps({"model": 3}), "text"):
+        with pytest.raises(ArtifactError, match="'token_embeddings' from bytes that to_bytes did"):
+            component.from_bytes(data)
+    assert component.width

@@ -229,7 +229,7 @@ class LDS(Estimator):
         row_norm_power: float | None = None,
         ends: Ends | None = None,
     ) -> Self:
-        """Return this fitted model with a different output, sharing its parameters without a copy.
+        """Return this model with a different output, sharing its parameters without a copy.
 
         Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
         """

@@ -348,7 +348,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         return self._finish(learned, corpus, fit.figure, training=fit.history.as_dict())
 
     def with_output(self, output: Output) -> Self:
-        """Return this fitted model with a different output, sharing its arrays.
+        """Return this model with a different output, sharing its arrays.
 
         Raises ConfigurationError if the output is unknown.
         """

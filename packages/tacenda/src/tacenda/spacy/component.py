@@ -247,23 +247,35 @@ class ModelComponent(Pipe):
         return bytes(util.to_bytes({"model": lambda: artifact}, ()))
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Restore what `to_bytes` returned; a component saved without a model has none afterwards."""
+        """Restore what `to_bytes` returned; a component saved without a model has none afterwards.
 
-        def model_from(artifact: bytes) -> None:
+        Raises ArtifactError for other bytes.
+        """
+        try:
+            artifact = srsly.msgpack_loads(data)["model"]
+            if not isinstance(artifact, bytes):
+                raise TypeError(f"the model is {artifact!r:.40}")
+        except (ValueError, TypeError, KeyError) as error:
+            raise ArtifactError(
+                f"cannot restore {self.name!r} from bytes that to_bytes did not return"
+            ) from error
+        if "model" not in exclude:
             self._set_model(self._load_model(artifact) if artifact else None)
-
-        util.from_bytes(data, {"model": model_from}, exclude)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artifact in ``model``."""
+        """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artifact in ``model``.
+
+        Raises ArtifactError if it cannot be written.
+        """
         folder = store.path_of(path, ArtifactError)
-        folder.mkdir(parents=True, exist_ok=True)
         model = None if "model" in exclude else self._model
-        if model is not None:
-            model.save(folder / "model")
-        # last, and it decides: the folder may hold the model of an earlier save
-        srsly.write_json(folder / "cfg.json", {"fitted": model is not None})
+        with store.writing(folder, ArtifactError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if model is not None:
+                model.save(folder / "model")
+            # last, and it decides: the folder may hold the model of an earlier save
+            srsly.write_json(folder / "cfg.json", {"fitted": model is not None})
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Load what `to_disk` saved; a component saved without a model has none afterwards.

@@ -1,9 +1,9 @@
 """The context sum on the CPU: four positions of a text at a time, sixteen columns at a time.
 
-Four positions share what they read: the weights of positions and tails, and nearly all of their words, as each word is
-one position further back for the next token. Their sums stay in registers until all words have been added (`predict`).
-The backward pass first finds the gradient of every position of the text, which is a sum of the same form over the text
-of gradients read backwards, and then adds these up by word.
+`tacenda.kernels.contexts` specifies the operations. Four positions share what they read: the weights of positions and
+tails, and nearly all of their words, as each word is one position further back for the next token. Their sums stay in
+registers until all words have been added (`predict`). The backward pass first finds the gradient of every position of
+the text, which is a sum of the same form over the text of gradients read backwards, and then adds these up by word.
 """
 
 from typing import Any
@@ -32,6 +32,14 @@ def find_sequence(offsets, t):
         while s > 0 and offsets[s] == offsets[-1]:
             s -= 1
     return s
+
+
+@njit
+def _find_stretch(offsets, at, t, end, tokens):
+    """Return the sequence of position t, which is ``at`` or a later one, and where it or the span ends, ``end``."""
+    while t < tokens and t >= offsets[at + 1]:
+        at += 1
+    return at, min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
 
 
 @njit
@@ -201,10 +209,10 @@ def _predict_spans(table, text, context, tails, out, first, last):
             before[s] = u
         t = start
         while t < end:
-            while t < tokens and t >= offsets[at + 1]:
-                at += 1
+            earlier = at
+            at, limit = _find_stretch(offsets, at, t, end, tokens)
+            if at > earlier:
                 u[:] = 0
-            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
             stretch = t, limit, offsets[at], current
             predict(table, context, ids, stretch, u, out, place + t - start)
@@ -255,11 +263,11 @@ def _fill_gradients(table, text, windows, context, given, gradients, first, last
         at, t, u = find_sequence(offsets, start), start, before[s].copy()
         of_words = rows[firsts[s] : firsts[s + 1]]
         while t < end:
-            while t < tokens and t >= offsets[at + 1]:
-                at += 1
+            earlier = at
+            at, limit = _find_stretch(offsets, at, t, end, tokens)
+            if at > earlier:
                 u[:] = 0
             begin = offsets[at]
-            limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             here = grad[place + t - start : place + limit - start]
             stretch, of_span = (t, limit, begin, t in (start, begin)), (d_c[s], d_b[s], d_a[s])
             _add_gradients(table, context[2], of_span, ids, stretch, u, here)

@@ -10,6 +10,8 @@ numba itself reuses compiled code until the file of the function changes, althou
 is compiled into it. Here the code is reused until any source of the function's package or of ``tacenda.kernels``
 changes. Damaged files, as after a power cut or on a full disk, are treated as missing and overwritten.
 
+`within` and `cuts` check ids and offsets, for the arguments of all operations (`tacenda.kernels.operation`).
+
 Compiling takes seconds, so a line announces it where progress is shown. numba reports an event when it compiles, so
 calls of compiled functions cost nothing more.
 """
@@ -52,8 +54,8 @@ class _Notice(event.Listener):
 
     is_announced = False
 
-    def on_start(self, event: Any) -> None:
-        is_cached = _is_cached.get(event.data["dispatcher"].py_func)
+    def on_start(self, started: Any) -> None:
+        is_cached = _is_cached.get(started.data["dispatcher"].py_func)
         if is_cached is None or self.is_announced:
             return
         self.is_announced = True
@@ -62,7 +64,7 @@ class _Notice(event.Listener):
         else:
             announce("compiling kernels")
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, ended: Any) -> None:
         return None
 
 
@@ -147,9 +149,9 @@ def _use_own_files(dispatcher: Any, target: Callable[..., Any]) -> None:
     if not target.__module__.startswith(kernels):
         packages.add(target.__module__.partition(".")[0])
     # numba has no public API for this: the index file of a function has a stamp, and is ignored if that differs
-    cache = dispatcher._cache
-    stamp = cache._impl.locator.get_source_stamp(), *map(_hash_sources, sorted(packages))
-    cache._cache_file = _Files(cache.cache_path, cache._impl.filename_base, stamp)
+    own = dispatcher._cache
+    stamp = own._impl.locator.get_source_stamp(), *map(_hash_sources, sorted(packages))
+    own._cache_file = _Files(own.cache_path, own._impl.filename_base, stamp)
 
 
 def njit(
