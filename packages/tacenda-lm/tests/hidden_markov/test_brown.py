@@ -215,6 +215,10 @@ def test_rare_words_get_no_class():
     for wrong in (-3, 1.5):
         with pytest.raises(ConfigurationError, match=f"min_count is {wrong}; it must be a whole"):
             brown_clusters(text, 2, min_count=wrong)
+    with pytest.raises(
+        ConfigurationError, match="n_classes is 4, and 3 words occur at least 2 times"
+    ):
+        brown_clusters(text, 4, min_count=2)
 
 
 @pytest.mark.parametrize("n_classes", [0, 1.5, 4])

@@ -132,12 +132,11 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
 
     The tree has ``n_classes`` leaves; ``</s>`` has none, but is a neighbor like other words. Words rarer than
     ``min_count`` get no class; as neighbors they count as one word. Raises ConfigurationError unless
-    ``n_classes`` is from 1 to the number of different words, or for a ``min_count`` below 1, and CorpusError for a text
-    without tokens.
+    ``n_classes`` is from 1 to the number of words that get one, or for a ``min_count`` below 1, and CorpusError for a
+    text without tokens.
     """
-    from tacenda_lm.hidden_markov.agglomeration import (
-        agglomerate,
-    )  # compiled: reading a file takes none of it
+    # compiled: reading a file takes none of it
+    from tacenda_lm.hidden_markov.agglomeration import agglomerate
 
     for name, number in (("n_classes", n_classes), ("min_count", min_count)):
         check_whole(name, number)
@@ -148,7 +147,8 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     kept = (counts >= min_count) & (np.arange(len(counts)) != boundary)
     if n_classes > int(kept.sum()):
         raise ConfigurationError(
-            f"n_classes is {n_classes}, and must be from 1 to the number of different words, {kept.sum()}"
+            f"n_classes is {n_classes}, and {kept.sum()} words occur at least {min_count} times: give fewer classes, "
+            "or a lower min_count"
         )
     ids, _ = text_of(corpus)
     found = agglomerate(ids, len(counts), n_classes, boundary=boundary, min_count=min_count)
