@@ -40,8 +40,6 @@ _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
 _FLAG = np.uint64(1 << 63)
 _WORDS_AT_ONCE = 512  # looked up together
-_CONTEXTS_AHEAD = 8  # whose memory `check_distributions` prefetches
-NOT_SORTED = -2
 
 
 @njit(inline=True)
@@ -381,103 +379,6 @@ def _context_of(data, shape, n, place):
         else:
             high = middle
     return max(low - 1, 0)
-
-
-@njit
-def check_distributions(data, shape, starts, tolerance, sums):
-    """Write the lowest and the highest sum of the unigrams' probabilities and those after a context into ``sums`` (2,).
-
-    ``starts`` (order,) are the places where the contexts of each order begin if all are numbered consecutively. Return
-    an order, the place of a context in it, and a word after it whose log-probability is above ``tolerance``. Return
-    order -1 if there is none; the word -1 if the n-gram at this place is listed without its last words; `NOT_SORTED`
-    instead of the word if the n-grams of the order are not sorted. The words after a context and those after it without
-    its first word are compared in one pass: both are sorted.
-    """
-    order, n_types = len(shape), shape[0, SIZE]
-    suffix = np.empty(starts[-1], np.int64)  # the place of each context without its first word
-    total, best = 0.0, log_prob(data, shape, 0, 0)
-    for w in range(n_types):
-        total += np.exp(np.float64(log_prob(data, shape, 0, w)))
-        best = max(best, log_prob(data, shape, 0, w))
-    sums[:] = total
-    for n in range(order - 1):
-        if first_after(data, shape, n, 0) != 0 or (
-            first_after(data, shape, n, shape[n, SIZE]) != shape[n + 1, SIZE]
-        ):
-            return n + 2, np.int64(0), np.int64(NOT_SORTED)
-        for node in range(shape[n, SIZE]):
-            begin, end = np.int64(0), n_types
-            if n:
-                own = suffix[starts[n] : starts[n] + shape[n, SIZE]]
-                _prefetch_below(data, shape, n, own, node)
-                shorter = suffix[starts[n] + node]
-                begin = first_after(data, shape, n - 1, shorter)
-                end = first_after(data, shape, n - 1, shorter + 1)
-            first, last = first_after(data, shape, n, node), first_after(data, shape, n, node + 1)
-            if last < first:
-                return n + 2, node, np.int64(NOT_SORTED)
-            listed = below = 0.0
-            before = np.int64(-1)
-            for place in range(first, last):
-                w = word_of(data, shape, n + 1, place)
-                if w <= before or w >= n_types:
-                    return n + 2, place, np.int64(NOT_SORTED)
-                before = w
-                begin = at_or_after(data, shape, n, begin, end, w) if n else w
-                if begin == end or word_of(data, shape, n, begin) != w:
-                    return n + 2, place, np.int64(-1)
-                if n + 1 < order - 1:
-                    suffix[starts[n + 1] + place] = begin
-                listed += np.exp(np.float64(log_prob(data, shape, n + 1, place)))
-                below += np.exp(np.float64(log_prob(data, shape, n, begin)))
-            # listed words have their own probability; the back-off scales what the shorter context gives the others
-            penalty = np.float64(backoff(data, shape, n, node))
-            total = listed + np.exp(penalty) * max(1 - below, 0.0)
-            if total < sums[0] or total != total:
-                sums[0] = total
-            if total > sums[1] or total != total:
-                sums[1] = total
-            w = _word_above_one(data, shape, n, node, suffix, starts, tolerance, best)
-            if w >= 0:
-                return n + 1, node, w
-    return np.int64(-1), np.int64(0), np.int64(0)
-
-
-@njit(inline=True)
-def _prefetch_below(data, shape, n, suffix, node):
-    """Prefetch the memory that the next contexts read: the places without their first words are far apart."""
-    if node + 2 * _CONTEXTS_AHEAD < len(suffix):
-        shorter = suffix[node + 2 * _CONTEXTS_AHEAD]
-        prefetch(data, shape[n - 1, BLOCKS] + (shorter >> 6), 1)
-        prefetch(data, (shape[n - 1, RECORDS] + shorter * shape[n - 1, WIDTH]) >> 6, 2)
-        begin = first_after(data, shape, n - 1, suffix[node + _CONTEXTS_AHEAD])
-        prefetch(data, (shape[n, RECORDS] + begin * shape[n, WIDTH]) >> 6, 2)
-
-
-@njit
-def _word_above_one(data, shape, n, node, suffix, starts, tolerance, best):
-    """Return a word whose probability after the context of n + 1 words at ``node`` is above one, or -1."""
-    penalty, longer, level = 0.0, np.int64(node), n
-    while True:
-        penalty += backoff(data, shape, level, longer)
-        if penalty <= 0:
-            # a word above one after a shorter context is found with that context
-            return np.int64(-1)
-        begin, end = np.int64(0), shape[0, SIZE]
-        if level:
-            shorter = suffix[starts[level] + longer]
-            begin = first_after(data, shape, level - 1, shorter)
-            end = first_after(data, shape, level - 1, shorter + 1)
-        elif penalty + best <= tolerance:
-            return np.int64(-1)
-        for place in range(begin, end):
-            if penalty + log_prob(data, shape, level, place) > tolerance:
-                w = word_of(data, shape, level, place)
-                if child(data, shape, level, longer, w) < 0:
-                    return w
-        if not level:
-            return np.int64(-1)
-        level, longer = level - 1, shorter
 
 
 @njit

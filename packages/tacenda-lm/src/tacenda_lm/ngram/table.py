@@ -169,18 +169,18 @@ class Table(Arrays):
 
         Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
         """
+        from tacenda_lm.ngram import checking  # compiled, like `lookups`
+
         starts = np.cumsum([0, *self.sizes[:-1]])
         bounds = np.empty(2)
-        order, node, word = lookups().check_distributions(
-            *self.arguments, starts, ABOVE_ONE, bounds
-        )
+        found, n, place, word = checking.check_table(*self.arguments, starts, ABOVE_ONE, bounds)
         low, high = bounds.tolist()
-        if order < 0:
+        if found == checking.GOOD:
             return Sums(low, high, None)
-        if word == lookups().NOT_SORTED:
-            raise ArtifactError(f"the {order}-grams are not sorted: the model is damaged")
-        words = self.words_of(order, node, node + 1)[0].tolist() if order else []
-        if word < 0:
+        if found == checking.NOT_SORTED:
+            raise ArtifactError(f"the {n + 1}-grams are not sorted: the model is damaged")
+        words = self.words_of(n + 1, place, place + 1)[0].tolist()
+        if found == checking.NO_SUFFIX:
             raise ArtifactError(
                 f"the n-gram {words} is listed, but not the n-gram of its last words: the model is damaged"
             )
