@@ -32,9 +32,8 @@ from tacenda_lm.hidden_markov.word_pairs import WordPairs
 from tacenda_lm.sequences import Ids
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
-_Move: TypeAlias = Callable[
-    [_Ints], int
-]  # makes a pass over some words, and returns how many moved
+# makes a pass over some words, and returns how many moved
+_Move: TypeAlias = Callable[[_Ints], int]
 _FAST = {"contract", "reassoc"}
 _WORDS_AT_ONCE = 4096  # whose neighbors are in memory at a time
 _MIN_MOVED = 1e-3  # share of the words; if fewer move in a pass, it is the last
