@@ -20,7 +20,7 @@ PROTOCOL = {
     "context": contexts.PROTOCOL,
     "settings": "the defaults of HLBL, which were chosen by the perplexity of this validation text; the test text was "
     "scored after that",
-    "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
+    "mixture": "linear, its weights fitted to the validation text, in the context of the row",
     "CPU s": "of the whole fit: the bootstrap, the tree, the epochs and their evaluations; one thread",
 }
 

@@ -33,7 +33,7 @@ PLANNED = 9  # epochs of the network beside models trained apart
 PROTOCOL = {
     "text": contexts.TEXT,
     "context": contexts.PROTOCOL,
-    "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
+    "mixture": "linear, its weights fitted to the validation text, in the context of the row",
     "HLBL": "of a quarter of an hour (lm-budgets); five of them with seeds 0 to 4",
     "trained apart": "the same settings, but every sentence begins anew, in training too",
     "VLHMM": f"2^15 states, classes by exchange, {COMPONENTS['exchange']['epochs']} epochs; predictive: 2^14 states, "

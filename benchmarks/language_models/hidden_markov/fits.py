@@ -23,7 +23,7 @@ PROTOCOL = {
     "CPU seconds": "of the processor, one thread, all of the fit: classes, training, evaluations",
     "train, training": "perplexity of the training text under the model, all states kept; and the mean over the last "
     "epoch as training saw it, states left out, which is what the gap to the validation text is to be read against",
-    "mixture": "linear, weights fitted by EM on the validation text, in the context of the row",
+    "mixture": "linear, weights fitted to the validation text, in the context of the row",
 }
 ROLES = ("train", "valid", "test")
 

@@ -830,7 +830,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         min_ratings: int = 0,
         of: Catalogue | None = None,
     ) -> Lists:
-        """Choose what lists are ranked by and what they leave out; the arguments are those of `top_n`.
+        """Choose what lists are ranked by and what they leave out; the arguments are as for `top_n`.
 
         Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit,
         and where `top_n` does.
@@ -852,7 +852,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _find_hidden(
         self, candidates: Iterable[Any] | None, exclude: Iterable[Any], min_ratings: int
     ) -> npt.NDArray[np.bool_]:
-        """Find which items (items,) lists leave out; the arguments are those of `top_n`."""
+        """Find which items (items,) lists leave out; the arguments are as for `top_n`."""
         hidden = np.zeros(len(self._items) + 1, bool)  # the last one is that of unknown items, -1
         if candidates is not None:
             candidates = as_list(candidates, "candidates")

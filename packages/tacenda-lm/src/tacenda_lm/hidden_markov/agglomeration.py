@@ -81,7 +81,7 @@ def agglomerate(
     counts = pairs.counts
     order = np.argsort(-counts, kind="stable")
     order = order[(order != boundary) & (counts[order] >= min_count)]
-    rank = np.full(n_types, len(order))  # that of words that are never inserted
+    rank = np.full(n_types, len(order))  # of words that are never inserted
     rank[order], rank[boundary] = np.arange(len(order)), -1
     waiting = np.zeros((2, 2), np.int64)
     for first, second, n in pairs.blocks():
@@ -308,7 +308,7 @@ def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
                 continue  # a word after itself is counted once
             M[at, c] += x
             MT[c, at] = M[at, c]
-    # the counts of the new class are subtracted from those of the waiting words
+    # the counts of the new class are subtracted from the counts of the waiting words
     for c in range(len(N)):
         if c != WAITING and c != at:
             N[WAITING, c] -= N[at, c]

@@ -26,7 +26,7 @@ class BrownClusters:
 
     ``rows`` are word, bit string and count of each word. The attributes ``paths``, the bit strings of words, and
     ``counts``, how often each occurred, are read-only. Raises DataError if a word occurs twice, a path is no bit string
-    or begins with that of another class, or a count is negative or no whole number.
+    or begins with the bits of another class, or a count is negative or no whole number.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:

@@ -188,7 +188,7 @@ def log_likelihood(
 ) -> torch.Tensor:
     """Return the log p of all sentences together, a float64 scalar, differentiable once.
 
-    ``outputs`` are those of the network.
+    ``outputs`` are what the network returned.
     """
     compute = partial(_SCORERS[network.transitions], observed, lexicon, threads)
     total: torch.Tensor = _Likelihood.apply(compute, *network.select(outputs, observed))

@@ -253,7 +253,7 @@ class Tabular(nn.Module):
         return torch.log_softmax(logits * known[:, None, None], 1)
 
     def select(self, outputs: TabularOutputs, observed: Observed) -> Iterable[torch.Tensor]:
-        """Return log p(z', c' | z) (pairs, k', k') of the pairs of classes of a text, and those of words and starts."""
+        """Return log p(z', c' | z) (pairs, k', k') of the pairs of classes of a text, and of words and starts."""
         sources, targets = observed.sources, observed.targets
         blocks = self.log_blocks(outputs.kept, sources, targets)
         blocks = blocks + outputs.log_classes[sources, :, targets][:, None]

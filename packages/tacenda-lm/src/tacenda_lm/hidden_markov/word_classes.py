@@ -96,7 +96,7 @@ def _start_bigram(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
 
 
 def _start_predictive(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
-    """Return a function that moves words to better ``classes``, in place, for that of p(c' | w) p(w' | c')."""
+    """Return a function that moves words to better ``classes``, in place, for the product p(c' | w) p(w' | c')."""
     counts = pairs.counts.astype(np.float64)
     N = np.zeros((len(counts), n_classes))
     for first, second, n in pairs.blocks():
