@@ -32,6 +32,7 @@ from tacenda.arrays import (
     up_to,
 )
 from tacenda.errors import ArtifactError
+from tacenda.fitting.trainer import unpack
 
 
 class Noise(Arrays):
@@ -120,23 +121,23 @@ def test_a_copy_shares_nothing_and_takes_the_place_of_its_origin():
     for _, array in second.items():
         array[...] = 0
     assert first.fingerprint() == parameters(far=np.ones((2, 3), np.float32)).fingerprint()
-    second.assign(first.to_arrays())
+    unpack(second, first.to_arrays())
     assert first.fingerprint() == second.fingerprint()
     assert first.nbytes == 4 * (15 + 2 + 8 + 6) + 8 * (3 + 5)
 
 
 def test_a_checkpoint_has_exactly_the_arrays_that_are_there():
     own = parameters()
-    state = own.to_arrays("own.") | {"steps": np.array(3)}
-    own.assign(state, "own.")
-    del state["own.noise.d"]
-    with pytest.raises(ValueError, match=r"own\.noise\.d"):
-        own.assign(state, "own.")
+    state = own.to_arrays()
+    unpack(own, state)
     with pytest.raises(ValueError, match="steps"):
-        own.assign(own.to_arrays() | {"steps": np.array(3)})
+        unpack(own, state | {"steps": np.array(3)})
     for wrong in (np.zeros((5, 2), np.float32), np.zeros((5, 3))):
-        with pytest.raises(ValueError, match=r"words is .* and must be float32 \(5, 3\)"):
-            own.assign(own.to_arrays() | {"words": wrong})
+        with pytest.raises(ValueError, match=r"words: it is float32 \(5, 3\), not "):
+            unpack(own, state | {"words": wrong})
+    del state["noise.d"]
+    with pytest.raises(ValueError, match=r"noise\.d.* is missing"):
+        unpack(own, state)
 
 
 def test_arrays_move_to_a_device_and_back():
@@ -146,7 +147,7 @@ def test_arrays_move_to_a_device_and_back():
     assert str(there.words.device) == "cpu"
     assert there.nbytes == own.nbytes
     assert there.fingerprint() == own.fingerprint()
-    there.assign(own.map(lambda array: array * 0).to_arrays())
+    unpack(there, own.map(lambda array: array * 0).to_arrays())
     assert not there.to("cpu").words.any()
     assert repr(there.copy()) == repr(own)
     assert own.to("cpu").words is own.words

@@ -37,7 +37,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.array_ops import assign, copy, to_device, to_numpy
+from tacenda.array_ops import copy, to_device, to_numpy
 from tacenda.errors import ArtifactError, DataError
 from tacenda.offsets import check_offsets, rises
 
@@ -426,25 +426,6 @@ class Arrays:
     def to(self, device: str) -> Self:
         """Return an object with the arrays on a device; for "cpu", arrays of NumPy are not copied."""
         return self.map(lambda array: to_device(array, device))
-
-    def assign(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> None:
-        """Copy arrays into those of this object, in place; arrays without the ``prefix`` are ignored.
-
-        Raises ValueError unless the arrays with the prefix have the names, shapes and dtypes of this object's.
-        """
-        targets = dict(self.items(prefix))
-        given = {name for name in arrays if name.startswith(prefix)}
-        odd = sorted(given ^ set(targets))
-        if odd:
-            raise ValueError(f"these arrays are missing, or are too many: {', '.join(odd[:5])}")
-        for name, target in targets.items():
-            array, dtype = arrays[name], str(target.dtype).removeprefix("torch.")
-            if array.shape != tuple(target.shape) or str(array.dtype) != dtype:
-                raise ValueError(
-                    f"{name} is {array.dtype} {array.shape} and must be {dtype} {tuple(target.shape)}"
-                )
-        for name, target in targets.items():
-            assign(target, arrays[name])
 
     @property
     def nbytes(self) -> int:

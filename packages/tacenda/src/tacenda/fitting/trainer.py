@@ -206,7 +206,7 @@ def unpack(part: Any, saved: State) -> None:
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
     elif isinstance(part, Arrays):
-        part.assign(saved)
+        unpack(dict(part.items()), saved)
     elif torch is not None and isinstance(part, torch.nn.Module):
         unpack(part.state_dict(), saved)  # its tensors share the memory of the parameters
     elif torch is not None and isinstance(part, torch.optim.Optimizer):
