@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
-import scipy.special
+from scipy.special import softmax
 
 from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
@@ -16,7 +16,7 @@ from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
 from tacenda_surprise.boltzmann import Cases, ContrastiveDivergence, RBMSettings, Task
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.levels import Scale, find_sharpness, raise_means, softmax, tilt
+from tacenda_surprise.levels import Scale, find_sharpness, raise_means, tilt
 from tacenda_surprise.machine import Usual
 from tacenda_surprise.rbm import estimate_case_slope
 
@@ -147,7 +147,7 @@ def test_a_slope_raises_the_mean_of_a_case_by_its_bias():
     assert slopes[1] == 0.0  # nothing is known of a case without ratings
     for case in (0, 2):
         own = logits[ids[offsets[case] : offsets[case + 1]]]
-        apart = softmax(own + slopes[case] * s) @ s - softmax(own) @ s
+        apart = (softmax(own + slopes[case] * s, axis=1) - softmax(own, axis=1)) @ s
         assert apart.mean() == pytest.approx(by[case], abs=1e-3)
 
 
@@ -156,7 +156,7 @@ def test_distributions_are_as_sharp_as_the_errors_are():
     s, means = np.linspace(-2.0, 2.0, 9), rng.uniform(-1, 1, 300)
     logits = rng.normal(0, 0.2, (300, 9))
     k = find_sharpness(logits, s, means, 0.5)
-    chances = softmax(tilt(logits - k * s**2, s, means))
+    chances = softmax(tilt(logits - k * s**2, s, means), axis=1)
     np.testing.assert_allclose(chances @ s, means, atol=1e-3)
     assert (chances @ s**2 - (chances @ s) ** 2).mean() == pytest.approx(0.5, rel=0.02)
 
@@ -169,7 +169,7 @@ def test_a_tilt_reaches_every_mean_within_the_margins(n_levels):
     span = s[-1] - s[0]
     logits = rng.normal(0, rng.choice([0.1, 1.0, 20.0], 500)[:, None], (500, n_levels))
     means = rng.uniform(s[0] - 0.1, s[-1] + 0.1, 500)
-    chances = scipy.special.softmax(tilt(logits, s, means), axis=1)
+    chances = softmax(tilt(logits, s, means), axis=1)
     np.testing.assert_allclose(
         chances @ s, np.clip(means, s[0] + 0.02 * span, s[-1] - 0.02 * span), atol=1e-8
     )

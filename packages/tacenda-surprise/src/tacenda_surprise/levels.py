@@ -57,12 +57,6 @@ class Scale:
         return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
 
 
-def softmax(logits: npt.NDArray[np.floating]) -> Floats:
-    """Compute the softmax along the last axis, float32."""
-    chances = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
-
-
 def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
     """Add a slope times the scores ``s`` to each row of ``logits`` (rows, levels), to give it the mean asked for.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
@@ -22,7 +22,7 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings, Task, sides, train
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.levels import Scale, raise_means, softmax
+from tacenda_surprise.levels import Scale, raise_means
 from tacenda_surprise.machine import Machine, penalty_of, solve_units, solve_visible
 from tacenda_surprise.touched import Touched, places_of_users
 from tacenda_surprise.users import check_rated
@@ -208,7 +208,7 @@ class RBM(RatingAlgorithm):
             penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             b, w = solve_visible(machine, scale, p, items, levels, penalty)
         from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
-        return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)
+        return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden, axis=1), scale)
 
     def _fold_case(
         self, items: Numbers, levels: npt.NDArray[np.int32], known: Numbers
@@ -224,7 +224,7 @@ class RBM(RatingAlgorithm):
             x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
         p, logits = expit(x), machine.visible_biases + s * np.float32(slope)
         logits += (W @ p)[:, None] * s if tied else W @ p
-        return FoldedUnit(softmax(logits), scale)
+        return FoldedUnit(softmax(logits, axis=1), scale)
 
     @property
     def folds_identities(self) -> bool:
@@ -290,7 +290,7 @@ def estimate_case_slope(
     As in `Cases`, but from the visible biases alone. ``damping`` ratings at the expected value count, too.
     """
     logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
-    excess = scale.scores[levels] - softmax(logits) @ scale.scores
+    excess = scale.scores[levels] - softmax(logits, axis=1) @ scale.scores
     by = np.array([excess.sum() / (len(visible) + damping)])
     n = len(visible)
     return float(raise_means(logits, s, np.array([0, n]), np.arange(n), by)[0])
