@@ -1,38 +1,20 @@
 """The arrows of imports: host adapter -> model -> core, and nowhere a circle."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
-PACKAGES = Path(__file__).parents[1] / "packages"
-NAMES = {
-    "tacenda": "tacenda",
-    "tacenda_embeddings": "tacenda-embeddings",
-    "tacenda_lm": "tacenda-lm",
-    "tacenda_surprise": "tacenda-surprise",
-}
+from benchmarks.shape import ROOT, circles, sources
+
+MODULES = sources(ROOT)
+NAMES = ("tacenda", "tacenda_embeddings", "tacenda_lm", "tacenda_surprise")
 HOSTS = {"spacy", "thinc", "surprise"}
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-pytestmark = pytest.mark.skipif(not PACKAGES.is_dir(), reason="reads the source tree")
+pytestmark = pytest.mark.skipif(not MODULES, reason="reads the source tree")
 
 
-def modules():
-    """The path of every module, by its full name."""
-    found = {}
-    for name, distribution in NAMES.items():
-        source = PACKAGES / distribution / "src"
-        for path in (source / name).rglob("*.py"):
-            full = ".".join(path.relative_to(source).with_suffix("").parts)
-            found[full.removesuffix(".__init__")] = path
-    return found
-
-
-MODULES = modules()
-
-
-def imported(path, *, functions):
+def imported(source, *, functions):
     """Names that a module imports, with or without what its functions import when they are called."""
 
     def walk(node):
@@ -44,39 +26,14 @@ def imported(path, *, functions):
             if isinstance(child, ast.Import):
                 yield from (alias.name for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
-                assert not child.level, f"{path}: write imports in full"
+                assert not child.level, f"{source.path}: write imports in full"
                 for alias in child.names:
                     full = f"{child.module}.{alias.name}"
                     yield full if full in MODULES else child.module
             else:
                 yield from walk(child)
 
-    return set(walk(ast.parse(path.read_text(encoding="utf8"))))
-
-
-def circles(arrows):
-    """The strongly connected components of more than one node (Tarjan, 1972)."""
-    number, lowest, stack, found = {}, {}, [], []
-
-    def visit(node):
-        number[node] = lowest[node] = len(number)
-        stack.append(node)
-        for other in arrows[node]:
-            if other not in number:
-                visit(other)
-                lowest[node] = min(lowest[node], lowest[other])
-            elif other in stack:
-                lowest[node] = min(lowest[node], number[other])
-        if lowest[node] == number[node]:
-            members = stack[stack.index(node) :]
-            del stack[stack.index(node) :]
-            if len(members) > 1:
-                found.append(sorted(members))
-
-    for node in arrows:
-        if node not in number:
-            visit(node)
-    return found
+    return set(walk(source.tree))
 
 
 def test_circles_are_found():
@@ -88,8 +45,8 @@ def test_circles_are_found():
 def test_no_modules_import_each_other_in_a_circle(functions):
     assert len(MODULES) > 100
     arrows = {
-        name: (imported(path, functions=functions) & set(MODULES)) - {name}
-        for name, path in MODULES.items()
+        name: (imported(source, functions=functions) & set(MODULES)) - {name}
+        for name, source in MODULES.items()
     }
     assert circles(arrows) == []
 
@@ -100,9 +57,9 @@ def package(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_imports_none_of_ours_but_the_core(name):
-    for module, path in MODULES.items():
+    for module, source in MODULES.items():
         if package(module) == name:
-            ours = {package(other) for other in imported(path, functions=True)} & set(NAMES)
+            ours = {package(other) for other in imported(source, functions=True)} & set(NAMES)
             assert ours <= {name, "tacenda"}, f"{module} imports {ours}"
 
 
@@ -115,10 +72,10 @@ def is_adapter(module):
 
 def test_a_model_knows_no_host_and_no_adapter():
     """But for the tokenizer ``spacy:...`` of the core, which imports spaCy when it is asked for."""
-    for module, path in MODULES.items():
+    for module, source in MODULES.items():
         if is_adapter(module):
             continue
-        names = imported(path, functions=module != "tacenda.tokenizers")
+        names = imported(source, functions=module != "tacenda.tokenizers")
         assert not {package(name) for name in names} & HOSTS, f"{module} imports a host"
         adapters = {name for name in names if name in MODULES and is_adapter(name)}
         assert not adapters, f"{module} imports {adapters}"

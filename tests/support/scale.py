@@ -1,6 +1,6 @@
 """The smallest models that can be saved: numbers, and a pair of such models."""
 
-from contextlib import contextmanager
+import pytest
 
 from support.plugins import registered
 from tacenda.arrays import Array, Float64, take
@@ -44,7 +44,7 @@ class Pair(Estimator):
         return cls(nested)
 
 
-@contextmanager
+@pytest.fixture(autouse=True)
 def registered_models():
     with registered("embedders", Scale.name, Scale), registered("embedders", Pair.name, Pair):
         yield

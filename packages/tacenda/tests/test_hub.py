@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tacenda
-from support.scale import Pair, Scale, registered_models
+from support.scale import Pair, Scale, registered_models  # noqa: F401
 from tacenda.artifact.packaging import ModelCard
 from tacenda.errors import ArtifactError, ConfigurationError
 
@@ -121,15 +121,10 @@ def hub(monkeypatch):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         state.address = f"http://127.0.0.1:{server.server_port}"
+        state.options = {"endpoint": state.address, "token": "secret"}
         monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         yield state
         server.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def _registered():
-    with registered_models():
-        yield
 
 
 @pytest.fixture
@@ -139,21 +134,17 @@ def saved(tmp_path):
     return tmp_path / "saved"
 
 
-def options(hub):
-    return {"endpoint": hub.address, "token": "secret"}
-
-
 def test_a_model_that_was_pushed_is_pulled_as_it_was(hub, saved, tmp_path):
-    address = push(saved, "somebody/tiny", ABOUT, **options(hub))
+    address = push(saved, "somebody/tiny", ABOUT, **hub.options)
     assert "somebody/tiny" in address
-    folder = pull("somebody/tiny", tmp_path / "here", **options(hub))
+    folder = pull("somebody/tiny", tmp_path / "here", **hub.options)
     model = tacenda.load(folder)
     np.testing.assert_array_equal(model.parts["second"].factors, np.arange(3.0) + 1)
     assert model.to_artifact().to_bytes() == tacenda.load(saved).to_artifact().to_bytes()
 
 
 def test_the_card_says_license_tags_and_how_to_load_it(hub, saved):
-    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    push(saved, "somebody/tiny", ABOUT, **hub.options)
     card = hub.repositories["somebody/tiny"]["README.md"].decode()
     head, _, body = card.removeprefix("---\n").partition("---\n")
     found = dict(line.split(": ", 1) for line in head.splitlines())
@@ -164,10 +155,10 @@ def test_the_card_says_license_tags_and_how_to_load_it(hub, saved):
 
 
 def test_a_new_version_leaves_nothing_of_the_old(hub, saved, tmp_path):
-    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    push(saved, "somebody/tiny", ABOUT, **hub.options)
     before = set(hub.repositories["somebody/tiny"])
     Scale(np.ones(2)).save(tmp_path / "other")
-    push(tmp_path / "other", "somebody/tiny", ABOUT, **options(hub))
+    push(tmp_path / "other", "somebody/tiny", ABOUT, **hub.options)
     after = set(hub.repositories["somebody/tiny"])
     assert before & after == {"README.md", "model.json"}
     assert len(after) == 3
@@ -175,10 +166,10 @@ def test_a_new_version_leaves_nothing_of_the_old(hub, saved, tmp_path):
 
 
 def test_only_the_files_of_a_model_are_fetched(hub, saved, tmp_path):
-    push(saved, "somebody/tiny", ABOUT, **options(hub))
+    push(saved, "somebody/tiny", ABOUT, **hub.options)
     hub.repositories["somebody/tiny"] |= {"setup.py": b"boom", "weights.bin": b"x" * 100}
     hub.fetched.clear()
-    pull("somebody/tiny", tmp_path / "here", **options(hub))
+    pull("somebody/tiny", tmp_path / "here", **hub.options)
     assert not any(path.endswith(("setup.py", "weights.bin")) for path in hub.fetched)
     assert not (tmp_path / "here" / "setup.py").exists()
 
@@ -186,13 +177,13 @@ def test_only_the_files_of_a_model_are_fetched(hub, saved, tmp_path):
 @pytest.mark.parametrize("name", ["model.json", "tensors"])
 def test_what_was_altered_on_the_hub_is_refused_and_changes_nothing(hub, tmp_path, name):
     Scale(np.ones(2)).save(tmp_path / "other")
-    push(tmp_path / "other", "somebody/tiny", ABOUT, **options(hub))
+    push(tmp_path / "other", "somebody/tiny", ABOUT, **hub.options)
     files = hub.repositories["somebody/tiny"]
     path = next(path for path in files if path.startswith(name))
     files[path] = files[path].replace(b"test_scale_of_support", b"test_bad") + b" "
     Scale(np.zeros(2)).save(tmp_path / "here")
     with pytest.raises(ArtifactError, match=r"somebody/tiny.*not a valid model"):
-        pull("somebody/tiny", tmp_path / "here", **options(hub))
+        pull("somebody/tiny", tmp_path / "here", **hub.options)
     np.testing.assert_array_equal(tacenda.load(tmp_path / "here").factors, np.zeros(2))
 
 
@@ -203,7 +194,7 @@ def test_a_repository_that_is_not_there_or_has_no_model_is_one_sentence(hub, tmp
         ("somebody/words", r"somebody/words \(main\) is not a valid model"),
     ):
         with pytest.raises(ArtifactError, match=said):
-            pull(name, tmp_path / "here", **options(hub))
+            pull(name, tmp_path / "here", **hub.options)
         assert not (tmp_path / "here").exists()
 
 
@@ -220,12 +211,12 @@ NO_REVISIONS = ("", "../main", "a b", None)
 )
 def test_what_is_no_repository_or_revision_is_never_asked_for(hub, tmp_path, name, revision, said):
     with pytest.raises(ConfigurationError, match=said):
-        pull(name, tmp_path / "here", revision=revision, **options(hub))
+        pull(name, tmp_path / "here", revision=revision, **hub.options)
     assert hub.fetched == []
 
 
 def test_a_license_that_is_none_is_refused_before_anything_is_written(hub, saved):
     wrong = ModelCard("tiny", "1.2.0", "free for all", "")
     with pytest.raises(ConfigurationError, match="SPDX"):
-        push(saved, "somebody/tiny", wrong, **options(hub))
+        push(saved, "somebody/tiny", wrong, **hub.options)
     assert hub.repositories == {}

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tacenda
-from support.scale import Scale, registered_models
+from support.scale import Scale, registered_models  # noqa: F401
 from tacenda import artifact, plugins
 from tacenda.artifact import by_name
 from tacenda.artifact.packaging import ModelCard, package, render_pyproject
@@ -19,12 +19,6 @@ from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
 
 pytest.importorskip("hatchling")
-
-
-@pytest.fixture(autouse=True)
-def _registered():
-    with registered_models():
-        yield
 
 
 @pytest.fixture

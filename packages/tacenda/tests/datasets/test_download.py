@@ -48,9 +48,12 @@ def test_the_server_is_told_who_asks_and_to_send_the_bytes_as_they_are(server, t
     assert headers["Accept-Encoding"] == "identity"
 
 
-def test_an_empty_file_is_a_file(server, tmp_path):
-    assert get(server.serve("/f", b""), tmp_path / "f").bytes == 0
-    assert (tmp_path / "f").read_bytes() == b""
+@pytest.mark.parametrize(
+    ("body", "length"), [(b"", True), (BODY, False)], ids=["empty", "unannounced"]
+)
+def test_a_body_of_any_length_arrives(server, tmp_path, body, length):
+    assert get(server.serve("/f", body, length=length), tmp_path / "f").bytes == len(body)
+    assert (tmp_path / "f").read_bytes() == body
 
 
 def test_a_connection_dropped_in_the_middle_is_tried_again(server, tmp_path):
@@ -129,10 +132,6 @@ def test_a_body_longer_than_expected_is_refused(server, tmp_path, length):
     with pytest.raises(DataError, match="262,143"):
         get(server.serve("/f", BODY, length=length), tmp_path / "f", max_bytes=len(BODY) - 1)
     assert leftovers(tmp_path) == []
-
-
-def test_a_body_of_unannounced_length_arrives(server, tmp_path):
-    assert get(server.serve("/f", BODY, length=False), tmp_path / "f").bytes == len(BODY)
 
 
 @pytest.mark.parametrize("scheme", ["file", "ftp", "data"])

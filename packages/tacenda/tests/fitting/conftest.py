@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import subprocess
 import sys
@@ -6,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from support.modules import load_module
+
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
 def models():
-    spec = importlib.util.spec_from_file_location("fitting_models", HERE / "fitting_models.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(HERE / "fitting_models.py")
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +20,7 @@ def start_worker():
     """Starts ``fitting_models.main`` in a process of its own."""
 
     def start(*arguments):
-        environment = os.environ | {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
-        code = "import sys, fitting_models; fitting_models.main(*sys.argv[1:])"
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        return subprocess.Popen(command, env=environment)
+        command = [sys.executable, HERE / "fitting_models.py", *map(str, arguments)]
+        return subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
     return start

@@ -10,14 +10,6 @@ import pytest
 from tacenda.fitting import ArrayBatches, Trainer
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(models, tmp_path_factory):
-    def outcome(kind):
-        return models.run(tmp_path_factory.mktemp(kind), kind)
-
-    return outcome
-
-
 def killed(start, *arguments):
     assert start(*arguments).wait() == -signal.SIGKILL
 
@@ -54,18 +46,18 @@ def assert_identical(outcome, history, expected_model, expected_history):
     ids=["before any", "twice", "at an epoch's end", "tensors without manifest", "before sweeping"],
 )
 def test_numpy_run_killed_and_resumed_equals_an_uninterrupted_one(
-    kills, models, start_worker, uninterrupted, tmp_path
+    kills, models, start_worker, tmp_path
 ):
     for number, where in kills:
         killed(start_worker, "numpy", tmp_path / "c", tmp_path / "none.npz", number, where)
     outcome = finished(start_worker, "numpy", tmp_path / "c", tmp_path / "result.npz")
-    assert_identical(*outcome, *uninterrupted("numpy"))
+    assert_identical(*outcome, *models.run(tmp_path / "whole"))
     files = sorted(path.name for path in (tmp_path / "c").iterdir())
     assert len(files) == 3, files  # manifest, state, best: nothing left lying about
 
 
 def test_run_killed_from_outside_at_an_arbitrary_moment_resumes_identically(
-    models, start_worker, uninterrupted, tmp_path
+    models, start_worker, tmp_path
 ):
     worker = start_worker("numpy", tmp_path / "c", tmp_path / "none.npz", 0, "slow")
     while not (tmp_path / "c" / "checkpoint.json").exists():
@@ -75,16 +67,14 @@ def test_run_killed_from_outside_at_an_arbitrary_moment_resumes_identically(
     worker.kill()
     assert worker.wait() == -signal.SIGKILL
     outcome = finished(start_worker, "numpy", tmp_path / "c", tmp_path / "result.npz")
-    assert_identical(*outcome, *uninterrupted("numpy"))
+    assert_identical(*outcome, *models.run(tmp_path / "whole"))
 
 
-def test_torch_lstm_with_adam_and_dropout_resumes_identically(
-    models, start_worker, uninterrupted, tmp_path
-):
+def test_torch_lstm_with_adam_and_dropout_resumes_identically(models, start_worker, tmp_path):
     pytest.importorskip("torch")
     killed(start_worker, "torch", tmp_path / "c", tmp_path / "none.npz", 25, "step")
     outcome = finished(start_worker, "torch", tmp_path / "c", tmp_path / "result.npz")
-    model, history = uninterrupted("torch")
+    model, history = models.run(tmp_path / "whole", "torch")
     assert_identical(*outcome, model, history)
     assert history.evaluations[-1].value < history.evaluations[0].value
 
