@@ -13,7 +13,7 @@ from benchmarks.reporting import Row
 from tacenda import Corpus
 from tacenda_lm import VLHMM, KneserNey, LanguageModel, Mixture
 from tacenda_lm.hidden_markov.network import draw_network
-from tacenda_lm.hidden_markov.tables import text_of
+from tacenda_lm.hidden_markov.tables import pairs_of, text_of
 
 PROTOCOL = {
     "text": contexts.TEXT,
@@ -55,7 +55,9 @@ def fitted(texts: Texts, what: str, settings: dict[str, Any]) -> tuple[VLHMM, Ro
 
 def parameters(model: VLHMM, train: Corpus) -> int:
     """Count the numbers that were learned."""
-    network = draw_network(model.settings, model.tables.lexicon, train.type_counts, *text_of(train))
+    settings, lexicon = model.settings, model.tables.lexicon
+    keys = None if settings.advanced.neural else pairs_of(*text_of(train), lexicon)
+    network = draw_network(settings, lexicon, train.type_counts, keys)
     return sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -32,14 +32,6 @@ _DIVERGED = 300.0  # nats per token, whose perplexity counts as infinite
 _STEPS_PER_LOSS_CHECK = 50  # on a device, where reading the loss waits until it is computed
 
 
-def schedule_rate(
-    rate: float, epochs: int | None, source: BatchSource, *, floor: float = 0.1, warm_up: int = 200
-) -> WarmUp:
-    """Return a rate that rises for ``warm_up`` steps, at most half an epoch, and falls to ``floor * rate``."""
-    falling = Cosine(rate, epochs=max(epochs or 0, 1), floor=floor * rate)
-    return WarmUp(falling, max(1, min(warm_up, (source.n_batches(0) or 0) // 2)))
-
-
 def compute_perplexity(nats: float) -> float:
     """Return the perplexity of a mean negative log-probability in nats; infinite where training has diverged."""
     return float(np.exp(nats)) if nats <= _DIVERGED else math.inf
@@ -56,6 +48,8 @@ class TextTrainer(fitting.Trainer):
     valid: tuple[npt.NDArray[Any], ...] | None
     device: str = "cpu"
     evaluate_every: int = 1  #: epochs between evaluations
+    warm_up: int = 200  #: steps in which the learning rate rises, at most half an epoch
+    rate_floor: float = 0.1  #: share of the learning rate that is left at the end
 
 
 class StreamTrainer(TextTrainer):
@@ -144,7 +138,8 @@ def train(
     Parameters
     ----------
     rate
-        The learning rate; by default the `schedule_rate` of the settings.
+        The learning rate; by default that of the settings, which rises for ``trainer.warm_up`` steps and then falls
+        to its share ``trainer.rate_floor``.
     identity
         JSON values or tuples of arrays that, with the texts and the settings, tell this fit from others: only the same
         fit can be resumed.
@@ -152,10 +147,13 @@ def train(
         Settings that may differ when a fit is resumed.
     """
     settings, valid = trainer.settings, trainer.valid
+    epochs = settings.epochs or 0
     if rate is None:
-        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
+        highest, half_an_epoch = settings.learning_rate, (source.n_batches(0) or 0) // 2
+        falling = Cosine(highest, epochs=max(epochs, 1), floor=trainer.rate_floor * highest)
+        rate = WarmUp(falling, max(1, min(trainer.warm_up, half_an_epoch)))
     loop = FitSettings(
-        epochs=settings.epochs or 0,
+        epochs=epochs,
         learning_rate=rate,
         evaluate_every=trainer.evaluate_every,
         patience=None if valid is None else settings.patience,

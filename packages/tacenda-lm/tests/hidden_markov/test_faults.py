@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.texts import text
-from tacenda import Corpus
+from tacenda import Corpus, devices
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_lm import HMM, VLHMM
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
@@ -45,6 +45,14 @@ def test_more_states_than_the_machine_holds_are_refused_before_they_are_made(set
     said = r"training needs about .* GB.*fewer states_per_class"
     with pytest.raises(ConfigurationError, match=said):
         VLHMM(**{**SMALL, "n_classes": 10, **settings}).fit(text())
+
+
+def test_free_parameters_of_all_pairs_of_classes_count_for_the_memory(monkeypatch):
+    """However small the batches are: five copies of 4 bytes for each of 300^2 numbers of a pair."""
+    monkeypatch.setattr(devices, "available_memory", lambda device: 8_000_000)
+    settings = {"n_classes": 5, "states_per_class": 300, "advanced": {"neural": False}}
+    with pytest.raises(ConfigurationError, match="training needs about"):
+        VLHMM(**settings, batch_words=1).fit(text())
 
 
 def test_the_memory_of_a_step_grows_with_its_blocks():

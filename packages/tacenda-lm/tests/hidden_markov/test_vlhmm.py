@@ -12,7 +12,6 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import likelihood, training
 from tacenda_lm.hidden_markov import tables as of_tables
-from tacenda_lm.hidden_markov.likelihood import log_likelihood
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
@@ -104,10 +103,10 @@ def test_the_gradient_is_that_of_the_whole_computation():
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
-        network = draw_network(settings, LEXICON, COUNTS, IDS, OFFSETS).double()
+        network = draw_network(settings, LEXICON, COUNTS).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(IDS, OFFSETS, LEXICON)
-        found = log_likelihood(network, network(kept), observed, LEXICON)
+        found = network.log_likelihood(network(kept), observed, LEXICON)
         found.backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
         network.zero_grad()
@@ -151,7 +150,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
     monkeypatch.setattr(training, "_AVERAGING", 0.8)
     settings = VLHMMSettings(n_classes=3, states_per_class=2, state_dropout=0.0, width=4)
-    network = draw_network(settings, LEXICON, COUNTS, IDS, OFFSETS)
+    network = draw_network(settings, LEXICON, COUNTS)
     trainer = Trainer(settings, network, LEXICON, IDS, OFFSETS, (IDS, OFFSETS))
     passed, weights = [], np.zeros(140)
     for n in range(1, len(weights) + 1):
@@ -172,7 +171,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
     averaged, observed = trainer.averaged, Observed.of(IDS, OFFSETS, LEXICON)
-    total = log_likelihood(averaged, averaged(None), observed, LEXICON)
+    total = averaged.log_likelihood(averaged(None), observed, LEXICON)
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(IDS))), rel=1e-5)
 
 

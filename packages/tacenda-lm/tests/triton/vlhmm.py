@@ -12,7 +12,6 @@ from tacenda import kernels, plugins
 from tacenda.kernels import backends
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import likelihood
-from tacenda_lm.hidden_markov.likelihood import log_likelihood
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Lexicon, Observed
@@ -72,9 +71,9 @@ def gradients(kind, kept):
     ids, offsets = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 3, 3], np.int32), 4)
     settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
-    network = draw_network(settings, lexicon, np.bincount(ids), ids, offsets)
+    network = draw_network(settings, lexicon, np.bincount(ids))
     observed = Observed.of(ids, offsets, lexicon)
-    total = log_likelihood(network, network(kept), observed, lexicon)
+    total = network.log_likelihood(network(kept), observed, lexicon)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}
 

@@ -12,7 +12,6 @@ embeddings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from torch.autograd.function import once_differentiable
 from tacenda.array_ops import from_tensor, library
 from tacenda.arrays import Array
 from tacenda.kernels import hidden_markov as hmm
-from tacenda_lm.hidden_markov.network import Network, Tabular
 from tacenda_lm.hidden_markov.tables import Lexicon, Observed
 
 _Ints = npt.NDArray[np.int64]
@@ -31,8 +29,8 @@ _Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
 _MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
 
 
-class _Likelihood(torch.autograd.Function):
-    """The sum of the log-probabilities that ``compute(arrays, learning)`` returns for some tensors.
+class LogLikelihood(torch.autograd.Function):
+    """The sum of the log-probabilities that ``compute(arrays, learning)`` returns for some tensors, a float64 scalar.
 
     If ``learning`` is true, it also returns the gradient of the sum with respect to each tensor. None stays None.
     """
@@ -52,7 +50,7 @@ class _Likelihood(torch.autograd.Function):
         return (None, *found)
 
 
-def _score_by_blocks(
+def score_by_blocks(
     observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
     """Score with the transition blocks of the pairs of classes that occur; ``outputs`` are the arrays of `Outputs`."""
@@ -127,7 +125,7 @@ class _FlatSoftmax:
 
 
 @np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
-def _score_by_features(
+def score_by_features(
     observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
     """Score with the features of the states; ``outputs`` are the arrays of `Outputs`."""
@@ -147,8 +145,8 @@ def _score_by_features(
     return passed.log_probs, gradients
 
 
-def _score_by_logarithms(
-    observed: Observed, _: Lexicon, threads: int, logarithms: list[Array], learning: bool
+def score_by_logarithms(
+    observed: Observed, threads: int, logarithms: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
     """Score with the logarithms of the blocks, emissions and starts that `hmm_block` takes."""
     blocks, emissions, starts = map(np.exp, logarithms)
@@ -169,27 +167,3 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
     # unlike index_add, which uses atomics on CUDA, an accumulating index_put_ sorts its indices first
     at = torch.from_numpy(rows).to(table.device)
     return table.index_put_((at,), values, accumulate=True)
-
-
-_SCORERS = {
-    "two_level": _score_by_blocks,
-    "flat": _score_by_blocks,
-    "features": _score_by_features,
-    "tabular": _score_by_logarithms,
-}
-
-
-def log_likelihood(
-    network: Network | Tabular,
-    outputs: Any,
-    observed: Observed,
-    lexicon: Lexicon,
-    threads: int = 1,
-) -> torch.Tensor:
-    """Return the log p of all sentences together, a float64 scalar, differentiable once.
-
-    ``outputs`` are what the network returned.
-    """
-    compute = partial(_SCORERS[network.transitions], observed, lexicon, threads)
-    total: torch.Tensor = _Likelihood.apply(compute, *network.select(outputs, observed))
-    return total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +11,12 @@ import torch
 from torch import nn
 
 from tacenda.kernels import hidden_markov as hmm
+from tacenda_lm.hidden_markov.likelihood import (
+    LogLikelihood,
+    score_by_blocks,
+    score_by_features,
+    score_by_logarithms,
+)
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Features,
@@ -21,13 +26,21 @@ from tacenda_lm.hidden_markov.tables import (
     Lexicon,
     Observed,
     TwoLevel,
-    pairs_of,
 )
-from tacenda_lm.sequences import Ids, Offsets
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 _INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal would stay equal
+
+
+class Beginning(NamedTuple):
+    """The settings and frequencies from which the first parameters of a network are drawn."""
+
+    settings: VLHMMSettings
+    lexicon: Lexicon
+    unigrams: _Floats  # (words,), log p(word | class) of the text, by id
+    class_unigrams: _Floats  # (classes,), log p(class)
+    generator: torch.Generator
 
 
 class Outputs(NamedTuple):
@@ -68,20 +81,11 @@ class Network(nn.Module):
         p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) / sqrt(h) + d_z'       flat
                        = phi(f_move(E_z)) . phi(E_z') / sum of the same over all states z'                    features
         phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
-
-    ``unigrams`` (words,) are log p(w | class) of the text, by id; ``class_unigrams`` (classes,) are log p(class). The
-    generator draws the first values.
     """
 
-    def __init__(
-        self,
-        settings: VLHMMSettings,
-        lexicon: Lexicon,
-        unigrams: _Floats,
-        class_unigrams: _Floats,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, beginning: Beginning) -> None:
         super().__init__()
+        settings, lexicon, unigrams, class_unigrams, generator = beginning
         M, k, h = settings.n_classes, settings.states_per_class, settings.width
         normal = partial(torch.randn, generator=generator)
         self.transitions, self.classes, self.k, self.h = settings.transitions, M, k, h
@@ -154,9 +158,15 @@ class Network(nn.Module):
         scores = scores - 0.5 * (x * x).sum(2, keepdim=True) + bias[:, :, None]
         return torch.exp(scores - scores.max().detach())
 
-    def select(self, outputs: Outputs, observed: Observed) -> Iterable[torch.Tensor | None]:
-        """Return the tensors that the likelihood of a text is computed from."""
-        return outputs
+    def log_likelihood(
+        self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
+    ) -> torch.Tensor:
+        """Return the log p of all sentences together, a float64 scalar, differentiable once."""
+        score = score_by_features if self.transitions == "features" else score_by_blocks
+        total: torch.Tensor = LogLikelihood.apply(
+            partial(score, observed, lexicon, threads), *outputs
+        )
+        return total
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
@@ -196,18 +206,9 @@ class Tabular(nn.Module):
     ``source * classes + target``. Between others p(z' | z, c') = 1 / k.
     """  # fmt: skip
 
-    transitions = "tabular"
-
-    def __init__(
-        self,
-        settings: VLHMMSettings,
-        lexicon: Lexicon,
-        unigrams: _Floats,
-        class_unigrams: _Floats,
-        generator: torch.Generator,
-        keys: _Ints,
-    ) -> None:
+    def __init__(self, beginning: Beginning, keys: _Ints) -> None:
         super().__init__()
+        settings, lexicon, unigrams, class_unigrams, generator = beginning
         M, k = settings.n_classes, settings.states_per_class
         normal = partial(torch.randn, generator=generator)
         self.classes, self.k = M, k
@@ -252,12 +253,19 @@ class Tabular(nn.Module):
         logits = self.blocks[at].gather(1, rows).gather(2, columns)
         return torch.log_softmax(logits * known[:, None, None], 1)
 
-    def select(self, outputs: TabularOutputs, observed: Observed) -> Iterable[torch.Tensor]:
-        """Return log p(z', c' | z) (pairs, k', k') of the pairs of classes of a text, and of words and starts."""
+    def log_likelihood(
+        self, outputs: TabularOutputs, observed: Observed, lexicon: Lexicon, threads: int = 1
+    ) -> torch.Tensor:
+        """Return the log p of all sentences together, a float64 scalar, differentiable once."""
         sources, targets = observed.sources, observed.targets
+        # log p(z', c' | z) (pairs, k', k') of the pairs of classes of the text
         blocks = self.log_blocks(outputs.kept, sources, targets)
         blocks = blocks + outputs.log_classes[sources, :, targets][:, None]
-        return blocks, outputs.log_emissions, outputs.log_starts
+        logarithms = blocks, outputs.log_emissions, outputs.log_starts
+        total: torch.Tensor = LogLikelihood.apply(
+            partial(score_by_logarithms, observed, threads), *logarithms
+        )
+        return total
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
@@ -275,15 +283,16 @@ class Tabular(nn.Module):
 
 
 def draw_network(
-    settings: VLHMMSettings, lexicon: Lexicon, counts: _Ints, ids: Ids, offsets: Offsets
+    settings: VLHMMSettings, lexicon: Lexicon, counts: _Ints, keys: _Ints | None = None
 ) -> Network | Tabular:
-    """Draw parameters that predict words about as often as they occur, ``counts`` (words,), whatever came before."""
+    """Draw parameters that predict words about as often as they occur, ``counts`` (words,), whatever came before.
+
+    With ``keys``, the pairs of classes of the text, they are free: see `Tabular`.
+    """
     smoothed = counts + 0.1  # no word is impossible
     mass = np.bincount(lexicon.classes, smoothed, minlength=lexicon.n_classes)
     words = np.log(smoothed / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
     generator = torch.Generator().manual_seed(settings.seed)
-    given = settings, lexicon, words, groups, generator
-    if settings.advanced.neural:
-        return Network(*given)
-    return Tabular(*given, pairs_of(ids, offsets, lexicon))
+    beginning = Beginning(settings, lexicon, words, groups, generator)
+    return Network(beginning) if keys is None else Tabular(beginning, keys)

@@ -105,17 +105,18 @@ class VLHMMSettings(options.SeededSettings):
         backward = [f"{operation}_backward" for operation in _OPERATIONS]
         return devices.resolve(self, [*_OPERATIONS, *backward])
 
-    def bytes_needed(self, n_types: int, pairs: int, evaluated: int = 0) -> int:
+    def bytes_needed(self, n_types: int, words: int, evaluated: int = 0, keys: int = 0) -> int:
         """Estimate the bytes of the parameters and of the largest step.
 
-        ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is that in a batch of held-out
-        text, for which no states are left out.
+        A step has so many ``words``, and an evaluation of held-out text, which leaves out no states, ``evaluated``:
+        neither has more pairs of classes than words. ``keys`` are the pairs of classes with free parameters.
         """
         M, k, h = self.n_classes, self.states_per_class, self.width
         kept = max(1, round(k * (1 - self.state_dropout)))
+        pairs, evaluated = min(words, M * M), min(evaluated, M * M)
         parameters = M * k * h + n_types * h + 6 * h * h
         if not self.advanced.neural:
-            parameters = pairs * k * k + M * k * M + n_types * k
+            parameters = keys * k * k + M * k * M + n_types * k
         step = pairs * (2 * kept * kept + kept * h) + 2 * n_types * kept
         if self.transitions == "features":
             step = 4 * M * kept * self.advanced.n_features + 2 * n_types * kept

@@ -84,19 +84,14 @@ class Observed(NamedTuple):
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
 
 
-def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None) -> _Ids:
-    """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target.
-
-    With ``enough``, reading ends once that many were found.
-    """
+def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon) -> _Ids:
+    """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target."""
     keys = np.empty(0, np.int64)
     for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
         begins = offsets[slice(*np.searchsorted(offsets, (at, at + len(piece))))] - at
         reached = hmm.inner_tokens(np.concatenate([[0], begins, [len(piece)]]))
         classes = lexicon.classes[piece].astype(np.int64)
         keys = np.union1d(keys, classes[reached - 1] * lexicon.n_classes + classes[reached])
-        if enough is not None and len(keys) >= enough:
-            break
     return keys
 
 

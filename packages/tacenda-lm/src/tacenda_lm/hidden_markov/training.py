@@ -3,77 +3,26 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from tacenda import devices
-from tacenda.corpus import Corpus
-from tacenda.fitting import BlockBatches, FitRun, History, StepResult
+from tacenda.fitting import StepResult
 from tacenda.offsets import runs
-from tacenda_lm.hidden_markov.likelihood import log_likelihood
-from tacenda_lm.hidden_markov.network import Network, Tabular, draw_network
-from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
-from tacenda_lm.hidden_markov.tables import (
-    Learned,
-    Lexicon,
-    Observed,
-    pairs_of,
-    sentences_at,
-    text_of,
-)
-from tacenda_lm.hidden_markov.word_classes import word_classes
+from tacenda_lm.hidden_markov.network import Network, Tabular
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.tables import Lexicon, Observed, sentences_at
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.steps import averaging_weight
-from tacenda_lm.training import TextTrainer, compute_perplexity, schedule_rate, train
+from tacenda_lm.training import TextTrainer, compute_perplexity
 
-_RATE_FLOOR, _WARM_UP = 0.02, 100  # last share of the learning rate; see `schedule_rate`
-# small texts have smaller batches, down to so many words
-_MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = 50, 256
 _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
 _CLIP_NORM = 5.0  # bound of the norm of all gradients together
-_EVALUATION_WORDS = 8192  # of held-out text at a time, in whole sentences
+EVALUATION_WORDS = 8192  # of held-out text at a time, in whole sentences
 _DROPOUT_STREAM = 3  # of random numbers: others draw batches and initial parameters
-
-
-def fit_vlhmm(
-    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
-) -> tuple[Learned, History]:
-    """Fit a model to a text; return its parameters and the history. Raises ConfigurationError, FittingError."""
-    n_types = len(corpus.vocabulary)
-    if settings.epochs is None:
-        # where held-out text ends training early, a rate that stays high finds a better model at all sizes of text
-        planned = PLAN.epochs(corpus.n_tokens, n_types)
-        settings = replace(settings, epochs=planned if valid is None else PLAN.max_epochs)
-    device = settings.find_device()
-    ids, offsets = text_of(corpus)
-    held_out = None if valid is None else text_of(valid)
-    classes = np.zeros(n_types, np.int32)
-    if settings.n_classes > 1:
-        boundary, method = corpus.vocabulary.boundary_id, settings.advanced.word_classes
-        classes = word_classes(ids, n_types, settings.n_classes, boundary=boundary, method=method)
-    lexicon = Lexicon.of(classes, settings.n_classes)
-    batch = min(settings.batch_words, max(_MIN_BATCH_WORDS, len(ids) // _MIN_STEPS_PER_EPOCH))
-    # a batch has no more pairs of classes than words
-    pairs, evaluated = min(batch, len(pairs_of(ids, offsets, lexicon, enough=batch))), 0
-    if held_out is not None:
-        size = _EVALUATION_WORDS
-        evaluated = min(size, len(pairs_of(*held_out, lexicon, enough=size)))
-    needed = settings.bytes_needed(n_types, pairs, evaluated)
-    devices.check_memory(needed, device, settings, MEMORY_ADVICE)
-    network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
-    trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
-    source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
-    rate = schedule_rate(
-        settings.learning_rate, settings.epochs, source, floor=_RATE_FLOOR, warm_up=_WARM_UP
-    )
-    with devices.out_of_memory(settings, MEMORY_ADVICE):
-        history = train(trainer, source, fitting, rate)
-    return trainer.averaged.cpu().tables(lexicon), history
 
 
 class Trainer(TextTrainer):
@@ -82,6 +31,8 @@ class Trainer(TextTrainer):
     The network is trained in place, on the device of the settings. What is learned is the running average of its
     parameters, `averaged`, whose perplexity of ``valid`` is the criterion.
     """
+
+    warm_up, rate_floor = 100, 0.02
 
     def __init__(
         self,
@@ -110,7 +61,8 @@ class Trainer(TextTrainer):
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.draw_states())
-        total = log_likelihood(self.network, outputs, observed, self.lexicon, self.settings.threads)
+        threads = self.settings.threads
+        total = self.network.log_likelihood(outputs, observed, self.lexicon, threads)
         n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()  # the mean, so that the rate does not depend on the batch
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)
@@ -143,9 +95,9 @@ class Trainer(TextTrainer):
             return None
         ids, offsets = self.valid
         outputs, total = self.averaged(None), 0.0
-        for first, last in runs(offsets, _EVALUATION_WORDS):
+        for first, last in runs(offsets, EVALUATION_WORDS):
             chosen = sentences_at(ids, offsets, np.arange(first, last))
             observed = Observed.of(*chosen, self.lexicon)
             how = observed, self.lexicon, self.settings.threads
-            total += float(log_likelihood(self.averaged, outputs, *how))
+            total += float(self.averaged.log_likelihood(outputs, *how))
         return compute_perplexity(-total / len(ids))

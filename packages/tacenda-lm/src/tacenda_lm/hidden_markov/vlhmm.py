@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import PluginUnavailableError, importing
-from tacenda.fitting import FitRun
+from tacenda.fitting import BlockBatches, FitRun
 from tacenda.settings import configured_by
-from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.tables import KINDS, Learned, Tables
+from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
+from tacenda_lm.hidden_markov.tables import KINDS, Learned, Lexicon, Tables, pairs_of, text_of
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import (
     Float64,
@@ -29,10 +31,13 @@ from tacenda_lm.sequences import (
     check_word,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
+from tacenda_lm.training import train
 
 _Floats = npt.NDArray[np.float32]
 _START = -1  # the class in states before the first word
 _STATES_AT_ONCE = 64  # of a class, whose next words are predicted together
+# small texts have smaller batches, down to so many words
+_MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = 50, 256
 _MIN_PROBABILITY = np.finfo(np.float32).tiny  # replaces probabilities that float32 cannot hold
 
 
@@ -281,9 +286,30 @@ class VLHMM(HiddenMarkov):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         need = "fitting VLHMM needs torch, which using a fitted model does not"
         with importing(need, "tacenda-lm[torch]", error=PluginUnavailableError):
-            import torch  # noqa: F401
-        from tacenda_lm.hidden_markov.training import fit_vlhmm
+            from tacenda_lm.hidden_markov.network import draw_network
+            from tacenda_lm.hidden_markov.training import EVALUATION_WORDS, Trainer
+        from tacenda_lm.hidden_markov.word_classes import word_classes  # imports numba
 
-        self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)
+        settings, n_types = self.settings, len(corpus.vocabulary)
+        if settings.epochs is None:
+            # where held-out text ends training early, a rate that stays high finds a better model at all sizes of text
+            planned = PLAN.epochs(corpus.n_tokens, n_types)
+            settings = replace(settings, epochs=planned if valid is None else PLAN.max_epochs)
+        ids, offsets = text_of(corpus)
+        held_out = None if valid is None else text_of(valid)
+        method, boundary = settings.advanced.word_classes, corpus.vocabulary.boundary_id
+        classes = word_classes(ids, n_types, settings.n_classes, boundary=boundary, method=method)
+        lexicon = Lexicon.of(classes, settings.n_classes)
+        batch = min(settings.batch_words, max(_MIN_BATCH_WORDS, len(ids) // _MIN_STEPS_PER_EPOCH))
+        keys = None if settings.advanced.neural else pairs_of(ids, offsets, lexicon)
+        evaluated = 0 if held_out is None else min(EVALUATION_WORDS, len(held_out[0]))
+        needed = settings.bytes_needed(n_types, batch, evaluated, 0 if keys is None else len(keys))
+        devices.check_memory(needed, settings.find_device(), settings, MEMORY_ADVICE)
+        network = draw_network(settings, lexicon, corpus.type_counts, keys)
+        trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
+        source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
+        with devices.out_of_memory(settings, MEMORY_ADVICE):
+            history = train(trainer, source, fitting)
+        self.learned = trainer.averaged.cpu().tables(lexicon)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}

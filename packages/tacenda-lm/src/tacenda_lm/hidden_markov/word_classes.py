@@ -51,9 +51,11 @@ def word_classes(
     """Return the class of every word: int32 (types,), from 0 to n_classes - 1.
 
     ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
-    ``</s>`` is alone in class 0, and no class is empty. An exchange ends after so many ``passes`` over the words, or
-    when few still move. There are at least two classes; raises ConfigurationError if there are fewer words.
+    ``</s>`` is alone in class 0, unless that is the only class, and no class is empty. An exchange ends after so many
+    ``passes`` over the words, or when few still move. Raises ConfigurationError if there are more classes than words.
     """
+    if n_classes == 1:
+        return np.zeros(n_types, np.int32)
     if n_classes > n_types:
         raise ConfigurationError(
             f"VLHMM: n_classes is {n_classes}, and the text has only {n_types} different words: give fewer classes, "

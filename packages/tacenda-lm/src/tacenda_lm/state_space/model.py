@@ -28,7 +28,7 @@ from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurren
 from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of
-from tacenda_lm.training import StreamTrainer, schedule_rate, train
+from tacenda_lm.training import StreamTrainer, train
 
 # options that only one way of training has
 _GRADIENT_OPTIONS = ("dropout",)
@@ -44,7 +44,6 @@ _ADDED_COUNT = 0.1  # added to the count of every token, so that none is impossi
 _INITIAL_SUM = 1e-6  # of squares, in AdaGrad
 
 _MAX_GRADIENT_NORM = 1.0  # of the mean gradient of a token; a longer gradient is scaled down
-_MAX_WARMUP_STEPS = 50  # in which the learning rate rises
 _MIN_TOKENS_PER_STREAM = 16
 
 
@@ -208,10 +207,7 @@ class StateSpaceLM(StreamModel):
         source = Pieces(text, streams, advanced.piece, last, settings.epochs)
         trainer_class = RulesTrainer if by_rules else GradientTrainer
         trainer = trainer_class(settings, parameters, joint, source, held_out)
-        rate = schedule_rate(
-            settings.learning_rate, settings.epochs, source, warm_up=_MAX_WARMUP_STEPS
-        )
-        history = train(trainer, source, run, rate)
+        history = train(trainer, source, run)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
@@ -284,6 +280,8 @@ class GradientTrainer(StreamTrainer):
     Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins with zero
     states. Gradients go back through the states of a batch; the state before it is a constant.
     """
+
+    warm_up = 50
 
     def __init__(
         self,

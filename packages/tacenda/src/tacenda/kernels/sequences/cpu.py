@@ -40,8 +40,7 @@ def lagged_counts(stream, n_lags, vocabulary, n_history):
     indices = np.empty((n_lags, capacity), np.int32)
     data = np.empty((n_lags, capacity), np.int32)
     indptr = np.zeros((n_lags, vocabulary + 1), np.int64)
-    starts, positions = _sort_positions(stream, vocabulary)
-    _count(stream, n_history, starts, positions, indptr, indices, data)
+    _count(stream, n_history, indptr, indices, data)
     ends = indptr[:, -1]
     return [
         Counts(indptr[k].copy(), indices[k, : ends[k]].copy(), data[k, : ends[k]].copy())
@@ -94,9 +93,10 @@ def _sort_positions(stream, vocabulary):
 
 
 @njit
-def _count(stream, n_history, starts, positions, indptr, indices, data):
+def _count(stream, n_history, indptr, indices, data):
     """Fill the rows of all lags, one row after another."""
     n_lags, vocabulary = indptr.shape[0], indptr.shape[1] - 1
+    starts, positions = _sort_positions(stream, vocabulary)
     accumulator = np.zeros(vocabulary, np.int32)
     words, summary = _new_bitmap(vocabulary)
     gathered = np.empty((n_lags, min(_GATHERED, len(stream))), np.int32)
