@@ -47,11 +47,13 @@ def test_settings_come_as_arguments_as_an_object_or_as_json():
     assert Scale.from_settings({"power": 2.0, "seed": 3}).settings == wanted
 
 
-def test_an_option_there_is_not_is_refused_with_the_nearest_one():
+def test_an_option_there_is_not_or_without_its_name_is_refused():
     with pytest.raises(
         ConfigurationError, match=r"Scale has no option 'powr' \(did you mean 'power'"
     ):
         Scale(powr=3)
+    with pytest.raises(ConfigurationError, match=r"Scale takes options by name, such as power="):
+        Scale(3)
 
 
 def test_models_share_no_notes():

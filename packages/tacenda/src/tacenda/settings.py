@@ -363,7 +363,12 @@ def configured_by(
                 chosen = settings(*args, **options)
             except TypeError:
                 declared.require_known(options)
-                raise
+                if not args:
+                    raise
+                raise ConfigurationError(
+                    f"{declared.model()} takes options by name, such as {declared.options()[0].name}=..., and was "
+                    f"given {args[0]!r:.80} without one"
+                ) from None
             initialize(self, chosen)
 
         given = inspect.signature(settings).parameters

@@ -29,6 +29,15 @@ def test_plain_and_compressed_files_read_the_same(write_file, compress, block, m
     assert decode(Corpus.from_text(path)) == SENTENCES
 
 
+def test_a_text_may_begin_like_a_bzip2_file(write_file):
+    for word in ("BZh", "BZh9", "BZh91AY&SX"):
+        assert decode(Corpus.from_text(write_file("text.txt", f"{word} is a word".encode()))) == [
+            [word, "is", "a", "word"]
+        ]
+    with pytest.raises(CorpusError, match="there are no tokens"):
+        Corpus.from_text(write_file("empty.bz2", bz2.compress(b"")))
+
+
 def test_several_files_follow_each_other(tmp_path):
     paths = [tmp_path / name for name in ("b.txt", "a.txt.xz")]
     paths[0].write_text("one two")  # no line end: the next file still starts a new sentence

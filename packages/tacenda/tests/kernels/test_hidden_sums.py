@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels import boltzmann
 from tacenda.kernels.hidden_units import hidden_sums, pack_inputs
 
 
@@ -90,8 +89,3 @@ def test_what_does_not_fit_is_refused():
         hidden_sums(pack_inputs(a), b[:, :3])
     with pytest.raises(KernelError, match="contexts must be float32"):
         hidden_sums(pack_inputs(a), b.astype(np.float64))
-
-
-def test_names_of_hidden_units_can_be_imported_from_where_they_were():
-    assert boltzmann.hidden_sums is hidden_sums
-    assert boltzmann.pack_inputs is pack_inputs

@@ -63,12 +63,16 @@ def _open_zip(raw: Any) -> Any:
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\x1f\x8b", gzip.open, "gzip"),
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
-    (b"BZh", bz2.open, "bzip2"),
+    # a text may begin with "BZh": after the size come the magic number of a block, or that of the end
+    *((b"BZh%d1AY&SY" % size, bz2.open, "bzip2") for size in range(1, 10)),
+    *((b"BZh%d\x17rE8P\x90" % size, bz2.open, "bzip2") for size in range(1, 10)),
     (b"PK\x03\x04", _open_zip, "zip"),
     (b"PK\x05\x06", _open_zip, "zip"),  # without files
 )
 #: The first bytes of compressed files.
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
+#: How many bytes tell a compressed file.
+MAGIC_BYTES: Final = max(map(len, COMPRESSED))
 _DECODING_ADVICE: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
@@ -277,7 +281,7 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
     compression = "text"
     try:
         with path.open("rb") as raw:
-            start = raw.peek(6)[:6]
+            start = raw.peek(MAGIC_BYTES)
             stream: Any = raw
             for magic, opener, name in _COMPRESSIONS:
                 if start.startswith(magic):

@@ -23,6 +23,7 @@ from tacenda.corpus.lines import (
     BLOCK_BYTES,
     COMPRESSED,
     LONGEST_LINE,
+    MAGIC_BYTES,
     byte_chunks,
     decode_blocks,
     field_of,
@@ -154,7 +155,7 @@ def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
         if about.get("type") == "directory":
             raise CorpusError(f"{name} is a directory: name the files in it, e.g. {name}/*.txt")
         with file as opened:
-            start = opened.read(6)
+            start = opened.read(MAGIC_BYTES)
     except OSError as error:
         raise _read_error(name, error) from error
     size, may_cut = about.get("size"), find_codec(encoding).name in _DIVISIBLE_ENCODINGS

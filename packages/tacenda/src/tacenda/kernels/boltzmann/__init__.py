@@ -14,12 +14,6 @@ from tacenda.arrays import Array, Float32, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.xorshift import generate_uniforms
 from tacenda.kernels.operation import cast, host, in_place, operation
-from tacenda.lazy import attach
-
-# earlier versions had these here
-__getattr__, __dir__ = attach(
-    __name__, {"tacenda.kernels.hidden_units": "PackedInputs hidden_sums pack_inputs"}
-)
 
 
 class Cases(NamedTuple):
