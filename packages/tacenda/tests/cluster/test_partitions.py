@@ -82,6 +82,9 @@ def test_files_in_encodings_whose_line_feed_is_no_byte_of_its_own_are_not_cut():
 def test_addresses_are_read_in_their_order_and_a_glob_in_that_of_the_names():
     for name in ("b", "a", "c"):
         put(f"memory://folder/{name}.txt", f"{name}\n".encode())
+    files = fsspec.open_files("memory://folder/*.txt")  # which may have options
+    assert lines_of(partitions(files, 100)) == ["a", "b", "c"]
+    assert lines_of(partitions(files[0], 1)) == ["a"]
     assert lines_of(partitions("memory://folder/*.txt", 100)) == ["a", "b", "c"]
     listed = ["memory://folder/c.txt", "memory://folder/a.txt"]
     assert lines_of(partitions(listed, 100)) == ["c", "a"]

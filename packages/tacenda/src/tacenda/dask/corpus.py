@@ -12,7 +12,7 @@ many pieces, and Dask moves others to its disk. Pieces on one worker are summed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from operator import getitem
@@ -115,7 +115,6 @@ class ClusterCorpus:
         *,
         client: Client | None = None,
         partition_bytes: int = PARTITION_BYTES,
-        storage_options: Mapping[str, Any] | None = None,
         tokenizer: str | Tokenizer = "whitespace",
         encoding: str = "utf-8",
         errors: str = "strict",
@@ -131,13 +130,12 @@ class ClusterCorpus:
         ----------
         addresses
             One or more fsspec addresses, such as ``"s3://bucket/news-*.txt"``, a path, or a glob; plain or compressed
-            (gzip, bzip2, xz). Every worker must be able to reach them.
+            (gzip, bzip2, xz). Every worker must be able to reach them. If the file system needs options, such as an
+            endpoint or credentials, give ``fsspec.open_files(address, **options)``.
         client
             The cluster; the current client if None.
         partition_bytes
             Bytes of text per task. Compressed files are not divided: save a large one as several files.
-        storage_options
-            For the file system of the addresses, such as an endpoint or credentials.
         tokenizer, encoding, errors, marks, text_field, selection
             As of `tacenda.Corpus.from_text`. A tokenizer that is a function is sent to the workers.
 
@@ -161,7 +159,7 @@ class ClusterCorpus:
         get_tokenizer(tokenizer)
         choices = Selection(**selection)
         vocabulary = choices.vocabulary
-        files = partitions(addresses, partition_bytes, encoding, storage_options)
+        files = partitions(addresses, partition_bytes, encoding)
         name = record_tokenizer(tokenizer)
         sources = [file.name.rpartition("/")[2] for file in files if not file.begin]
         sizes = [file.n_bytes for file in files]

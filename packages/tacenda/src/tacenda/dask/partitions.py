@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Real
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import fsspec
+from fsspec.core import OpenFile
 from fsspec.utils import read_block
 
 from tacenda.corpus.lines import (
@@ -33,6 +34,7 @@ from tacenda.corpus.lines import (
 from tacenda.corpus.marks import Marks
 from tacenda.errors import ConfigurationError, CorpusError
 
+#: An `OpenFile` is an ``os.PathLike``, too.
 Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 #: Encodings in which the byte of a line feed is never part of another character.
@@ -43,11 +45,11 @@ _DIVISIBLE_ENCODINGS: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
 class Partition:
     """Some lines of a file, which any process that can reach the file can read, as often as it likes.
 
-    ``file`` is an ``fsspec.core.OpenFile``, ``name`` its address, for messages, and ``size`` its bytes, None where its
-    file system does not tell. The bytes run from ``begin`` to ``end``, None for a file that is not cut.
+    ``name`` is the address of the file, for messages, and ``size`` its bytes, None where its file system does not tell.
+    The bytes run from ``begin`` to ``end``, None for a file that is not cut.
     """
 
-    file: Any
+    file: OpenFile
     name: str
     size: int | None
     begin: int = 0
@@ -105,12 +107,7 @@ class Partition:
         return first - 1, chain([b"\n"], pieces, [b""])
 
 
-def partitions(
-    addresses: Addresses,
-    n_bytes: int,
-    encoding: str = "utf-8",
-    storage_options: Mapping[str, Any] | None = None,
-) -> list[Partition]:
+def partitions(addresses: Addresses, n_bytes: int, encoding: str = "utf-8") -> list[Partition]:
     """Cut files into partitions of about ``n_bytes`` bytes, in the order of the addresses; a glob's files are sorted.
 
     Raises CorpusError if there is no such file, no file matches, or ``n_bytes`` is not positive; and ConfigurationError
@@ -120,23 +117,26 @@ def partitions(
         raise CorpusError(f"a partition cannot have {n_bytes!r:.80} bytes: give at least 1")
     try:
         one = isinstance(addresses, str | os.PathLike)
-        listed = [os.fspath(address) for address in ([addresses] if one else addresses)]
+        listed = [
+            address if isinstance(address, OpenFile) else os.fspath(address)
+            for address in ([addresses] if one else addresses)
+        ]
     except TypeError:
         raise CorpusError(
             f"{addresses!r:.80} names no file to read: give an address, or several in a list"
         ) from None
     found: list[Partition] = []
     for address in listed:
-        for file in _open(address, storage_options or {}):
+        for file in [address] if isinstance(address, OpenFile) else _open(address):
             found += _divide(file, n_bytes, encoding)
     if not found:
         raise CorpusError("there is no file to read: give at least one address")
     return found
 
 
-def _open(address: str, options: Mapping[str, Any]) -> Sequence[Any]:
+def _open(address: str) -> Sequence[OpenFile]:
     try:
-        files: Sequence[Any] = fsspec.open_files(address, mode="rb", **options)
+        files: Sequence[OpenFile] = fsspec.open_files(address, mode="rb")
     except ImportError as error:
         raise ConfigurationError(
             f"{address} cannot be read here: {error}; workers of a cluster need it too"
@@ -148,13 +148,13 @@ def _open(address: str, options: Mapping[str, Any]) -> Sequence[Any]:
     return files
 
 
-def _divide(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
+def _divide(file: OpenFile, n_bytes: int, encoding: str) -> Iterator[Partition]:
     name = file.full_name.removeprefix("file://")
     try:
         about = file.fs.info(file.path)
         if about.get("type") == "directory":
             raise CorpusError(f"{name} is a directory: name the files in it, e.g. {name}/*.txt")
-        with file as opened:
+        with file.fs.open(file.path, "rb") as opened:
             start = opened.read(MAGIC_BYTES)
     except OSError as error:
         raise _read_error(name, error) from error
