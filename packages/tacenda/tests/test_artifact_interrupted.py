@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from tacenda import artifact
-from tacenda.artifact import Artifact
+from tacenda.artifact import Artifact, arrays
 from tacenda.errors import ArtifactError
 
 
@@ -40,7 +39,7 @@ ACTS = [
     (os, "fsync"),
     (Path, "mkdir"),
     (Path, "write_bytes"),
-    (safetensors.numpy, "save_file"),
+    (arrays, "write"),
 ]
 
 

@@ -84,15 +84,7 @@ def encode(arrays: Mapping[str, Array]) -> bytes:
 
 
 def write(arrays: Mapping[str, Array], path: Path) -> None:
-    """Write arrays that `check` has passed; raises `OSError`, as on a full disk."""
-    try:
-        safetensors.numpy.save_file(dict(arrays), path)
-    except safetensors.SafetensorError as error:
-        raise OSError(str(error)) from error
-
-
-def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
-    """As `write`, without a copy of the arrays in memory, each at a place that suits its type."""
+    """Write arrays that `check` has passed, each where it suits its type; raises `OSError`, as on a full disk."""
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {}
     at = 0
@@ -126,17 +118,7 @@ def decode(data: bytes) -> dict[str, Array]:
 
 def read(path: Path) -> dict[str, Array]:
     """Read the arrays of a safetensors file, each into separate memory, so that the file may be removed."""
-    arrays: dict[str, Array] = {}
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                code = file.get_slice(name).get_dtype()
-                if code not in DTYPES:
-                    raise _refuse_dtype(name, code)
-                arrays[name] = file.get_tensor(name)
-    except _DAMAGE as error:
-        raise ArtifactError(f"its tensors are damaged: {error}") from error
-    return arrays
+    return {name: np.array(array) for name, array in read_mapped(path).items()}
 
 
 def read_mapped(path: Path) -> dict[str, Array]:

@@ -266,7 +266,7 @@ def _write_into(folder: Path, artifact: Artifact) -> bytes:
         if some:
             with store.temporary(folder) as scratch:
                 path = scratch / "tensors"
-                (named_arrays.write_mapped if mapped else named_arrays.write)(some, path)
+                named_arrays.write(some, path)
                 member = _Member(path.stat().st_size, store.sha256_of(path))
                 name = member.file_name(mapped)
                 store.commit(path, folder / name)
