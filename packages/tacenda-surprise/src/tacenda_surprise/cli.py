@@ -6,7 +6,6 @@ import inspect
 import json
 from array import array
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,21 +19,14 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import read_rated_rows
+from tacenda.ratings.table import Duplicates
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.top_n import Lists, best_items, most_popular, name_items, quality
+from tacenda_surprise.top_n import By, Lists, best_items, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
-
-
-class RankedBy(StrEnum):
-    """The order of lists, see ``top_n``."""
-
-    both = "both"
-    rating = "rating"
-    choice = "choice"
 
 
 def _read_separator(given: str | None) -> str | None:
@@ -54,8 +46,9 @@ Separator = Annotated[
 ]
 Columns = Annotated[str, typer.Option(help="Columns of user, item and rating, counted from 0.")]
 ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH. Default: detected.")]
-Duplicates = Annotated[
-    str, typer.Option(help="If a pair is rated twice: error, or last (the last rating counts).")
+DuplicatesOption = Annotated[
+    Duplicates,
+    typer.Option(help="If a pair is rated twice: error, or last (the last rating counts)."),
 ]
 Set = Annotated[
     list[str] | None,
@@ -66,7 +59,7 @@ Set = Annotated[
     ),
 ]
 ByOption = Annotated[
-    RankedBy,
+    By,
     typer.Option(
         help="Sort by how likely items are to be chosen and liked (both), by rating, or by choice alone."
     ),
@@ -84,7 +77,7 @@ def evaluate(
     ] = 0,
     settings: Set = None,
     n: Annotated[int, typer.Option("-n", "--n", min=1, help="Length of the lists.")] = 10,
-    by: ByOption = RankedBy.both,
+    by: ByOption = "both",
     time_column: Annotated[
         int | None,
         typer.Option(
@@ -97,7 +90,7 @@ def evaluate(
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
     encoding: common.Encoding = "utf-8",
-    duplicates: Duplicates = "error",
+    duplicates: DuplicatesOption = "error",
     as_json: common.AsJson = False,
 ) -> None:
     """Compare the top lists of models on held-out ratings."""
@@ -119,7 +112,7 @@ def evaluate(
             "two ratings" if time_column is None else "five ratings, of which the last is held out"
         )
         raise DataError(f"{file}: no user has {least}; give more ratings of some users")
-    ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value)
+    ranked_by = Lists.of(ImplicitFactors.of(train, seen), by)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
     for name, one in zip(chosen, models, strict=True):
@@ -127,9 +120,9 @@ def evaluate(
         ranked = best_items(one.fit(train), users, n, seen, own)
         rows.append({"model": name, **quality(ranked, held_out, n)._asdict()})
     if as_json:
-        typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
+        typer.echo(json.dumps({"users": len(users), "n": n, "by": by, "models": rows}))
         return
-    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {protocol}")
+    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by}; {protocol}")
     width = max(26, *(len(row["model"]) + 1 for row in rows))
     typer.echo(f"{'model':<{width}}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
     for row in rows:
@@ -152,7 +145,7 @@ def fit(
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
     encoding: common.Encoding = "utf-8",
-    duplicates: Duplicates = "error",
+    duplicates: DuplicatesOption = "error",
     force: common.Force = False,
 ) -> None:
     """Train a model on a file of ratings, and save it together with the ratings."""
@@ -197,7 +190,7 @@ def recommend(
         bool, typer.Option("--include-rated", help="Also list items that the user has rated.")
     ] = False,
     by: Annotated[
-        RankedBy | None,
+        By | None,
         typer.Option(
             help="Sort as in `evaluate`. Default: both, or rating if the "
             "model was saved without ratings."
@@ -263,15 +256,15 @@ def recommend(
 
 
 def _rank(
-    folder: Path, model: RatingAlgorithm, by: RankedBy | None, exclude: list[str], min_ratings: int
+    folder: Path, model: RatingAlgorithm, by: By | None, exclude: list[str], min_ratings: int
 ) -> Lists:
     """Return how lists are ranked. Raises BadParameter for an option that needs data which the folder lacks."""
-    ranked_by = by or (RankedBy.both if model.knows_choices else RankedBy.rating)
+    ranked_by: By = by or ("both" if model.knows_choices else "rating")
     option = None
     if min_ratings and model.seen is None:
         option = "--min-ratings"
-    elif not model.knows_choices and ranked_by is not RankedBy.rating:
-        option = f"--by {ranked_by.value}"
+    elif not model.knows_choices and ranked_by != "rating":
+        option = f"--by {ranked_by}"
     if option:
         raise typer.BadParameter(
             f"{option} needs to know who has rated what, and {folder} does not say: fit the model with "
@@ -279,7 +272,7 @@ def _rank(
         )
     names = model.raw_items
     excluded = [names[model.catalogue.items.number(item)] for item in exclude]
-    return model.lists(ranked_by.value, None, excluded, min_ratings)
+    return model.lists(ranked_by, None, excluded, min_ratings)
 
 
 def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
@@ -317,20 +310,16 @@ def read(
     columns: str,
     scale: str | None,
     encoding: str,
-    duplicates: str,
+    duplicates: Duplicates,
 ) -> Ratings:
     """Read the ratings of a file, as the options of a command describe it."""
-    if duplicates not in ("error", "last"):
-        raise typer.BadParameter(f"--duplicates is error or last, not {duplicates}")
     ends = None if scale is None else read_numbers("--scale", scale, float, 2)
-    if not file.exists():
-        raise DataError(f"there is no file {file}")
     return read_ratings(
         file,
         separator=separator,
         columns=read_numbers("--columns", columns, int, 3),
         scale=None if ends is None else (ends[0], ends[1]),
-        duplicates="last" if duplicates == "last" else "error",
+        duplicates=duplicates,
         encoding=encoding,
     )
 
