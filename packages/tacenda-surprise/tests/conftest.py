@@ -6,13 +6,8 @@ from surprise.model_selection import train_test_split
 import support.timeless  # noqa: F401
 from support.files import write_file  # noqa: F401
 from support.processes import command_line, printed, refused  # noqa: F401
-from tacenda_surprise import testing
-from tacenda_surprise.testing import small_dataset
-
-
-@pytest.fixture(scope="session")
-def make_dataset():
-    return testing.make_dataset
+from support.recommenders import MODELS
+from tacenda_surprise.testing import make_dataset, small_dataset
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +17,7 @@ def triples():
 
 @pytest.fixture(scope="session")
 def data(triples):
-    return testing.make_dataset(triples)
+    return make_dataset(triples)
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +35,11 @@ def testset(parts):
     """With an unknown user, an unknown item, and both."""
     more = [("nobody", parts[1][0][1], 3.0), (parts[1][0][0], "nothing", 3.0)]
     return [*parts[1], *more, ("nobody", "nothing", 2.0)]
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS)
+def make(request):
+    return request.param
 
 
 @pytest.fixture

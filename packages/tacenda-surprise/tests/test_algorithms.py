@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from surprise.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 
-from support.recommenders import AlgorithmTests
+from support.recommenders import SMALL, AlgorithmTests
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import loop
 from tacenda_surprise import (
@@ -24,7 +24,6 @@ from tacenda_surprise import (
 from tacenda_surprise.factorization import ResolvedOptions
 from tacenda_surprise.trainsets import ratings_of
 
-SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}
 
 

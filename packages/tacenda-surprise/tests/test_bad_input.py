@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from surprise.model_selection import GridSearchCV, KFold, cross_validate
 
 from support.ratings import Frame
+from support.recommenders import MODELS, SMALL, trainset_of
 from tacenda.errors import ConfigurationError, DataError, NotFittedError, TacendaWarning
 from tacenda_surprise import (
     PMF,
@@ -21,32 +22,14 @@ from tacenda_surprise import (
     Recommender,
     SideInfo,
 )
+from tacenda_surprise.testing import make_dataset
 from tacenda_surprise.trainsets import ratings_of
-
-SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
-MACHINE = {"n_hidden": 3, "n_epochs": 5, "random_state": 0}
-MAKERS = {
-    "BiasOnly": BiasOnly,
-    "PMF": lambda: PMF(**SMALL),
-    "ALS": lambda: PMF(solver="als", **SMALL),
-    "ConditionalPMF": lambda: ConditionalPMF(**SMALL),
-    "stopped early": lambda: ConditionalPMF(validation=0.05, **SMALL),
-    "Bayesian": lambda: ConditionalBayesianPMF(n_factors=3, burn_in=2, n_samples=5, random_state=0),
-    "RBM": lambda: RBM(**MACHINE),
-    "RBM of the thesis": lambda: RBM.thesis(**MACHINE),
-    "ConditionalRBM": lambda: ConditionalRBM(**MACHINE),
-}
-
-
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
-def make(request):
-    return request.param
 
 
 @pytest.fixture
-def fitted(make_dataset):
+def fitted():
     def fit(make, triples, scale=(1, 5)):
-        return make().fit(make_dataset(triples, scale).build_full_trainset())
+        return make().fit(trainset_of(triples, scale))
 
     return fit
 
@@ -76,9 +59,7 @@ def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
     (ConditionalPMF(rated=[("a", "nothing")], **SMALL), "1 identities are of items that nobody has rated"),
     (PMF(lr_all=1e8, **SMALL), "PMF diverged"),
 ])  # fmt: skip
-def test_warnings_of_fits_are_at_the_line_that_called_surprise(
-    algo, message, triples, make_dataset
-):
+def test_warnings_of_fits_are_at_the_line_that_called_surprise(algo, message, triples):
     data = make_dataset([*triples, *triples[:9]])
     with pytest.warns(TacendaWarning) as found:
         cross_validate(algo, data, cv=KFold(2, random_state=0))
@@ -126,11 +107,11 @@ def test_a_trainset_is_converted_once(trainset):
     assert ratings_of(trainset) is ratings_of(trainset)
 
 
-def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, testset, make_dataset):
+def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, testset):
     algo = make().fit(trainset)
     algo.fold_in({"item 3": 5.0}, uid="newcomer")
     before = algo.test(testset)
-    other = make_dataset([("a", "x", 4.0), ("b", "y", 2.0)]).build_full_trainset()
+    other = trainset_of([("a", "x", 4.0), ("b", "y", 2.0)])
     with pytest.raises(KeyboardInterrupt):
         algo.fit(other, callbacks=[Interrupts()])
     assert algo.trainset is trainset
@@ -170,7 +151,7 @@ def test_checkpoints_without_a_seed_are_refused_at_the_first_fit(make, trainset,
 
 
 def test_half_stars_are_levels(fitted):
-    algo = fitted(MAKERS["PMF"], [("a", "x", 0.5), ("b", "x", 4.0), ("b", "y", 3.5)], (0.5, 5))
+    algo = fitted(MODELS["PMF"], [("a", "x", 0.5), ("b", "x", 4.0), ("b", "y", 3.5)], (0.5, 5))
     assert algo.levels.tolist() == [0.5 * k for k in range(1, 11)]
 
 
@@ -185,7 +166,7 @@ def test_zero_and_negative_ratings(make, fitted):
 def test_machines_take_continuous_ratings_and_give_densities(machine, fitted):
     rng = np.random.default_rng(0)
     triples = [(u, i, float(rng.uniform(1, 5))) for u in range(20) for i in range(20)]
-    algo = fitted(MAKERS[machine], triples)
+    algo = fitted(MODELS[machine], triples)
     assert 1 <= algo.predict(1, 1).est <= 5
     with pytest.raises(ConfigurationError, match="these are continuous"):
         algo.predict_proba([1], [1])
@@ -256,20 +237,20 @@ def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):
             algo.fit(trainset)
 
 
-def test_what_is_new_must_have_the_same_scale(trainset, make_dataset):
+def test_what_is_new_must_have_the_same_scale(trainset):
     algo = PMF(**SMALL).fit(trainset)
-    other = make_dataset([("a", "x", 4.0)], (0, 10)).build_full_trainset()
+    other = trainset_of([("a", "x", 4.0)], (0, 10))
     with pytest.raises(ConfigurationError, match="the scale"):
         algo.partial_fit(other)
 
 
-def test_of_a_pair_rated_before_the_new_rating_counts(trainset, make_dataset):
+def test_of_a_pair_rated_before_the_new_rating_counts(trainset):
     algo = PMF(**SMALL).fit(trainset)
     user, item, old = next(iter(trainset.all_ratings()))
     raw = trainset.to_raw_uid(user), trainset.to_raw_iid(item)
     new = 1.0 if old > 3 else 5.0
     before = algo.predict(*raw).est
-    algo.partial_fit(make_dataset([(*raw, new)]).build_full_trainset(), n_epochs=20)
+    algo.partial_fit(trainset_of([(*raw, new)]), n_epochs=20)
     assert dict(algo.trainset.ur[user])[item] == new
     assert abs(algo.predict(*raw).est - new) < abs(before - new)
     assert algo.trainset.n_ratings == trainset.n_ratings
@@ -282,9 +263,9 @@ def test_identities_may_come_from_an_iterator(trainset, testset):
     assert "quiet" in algo.fit(trainset).top_n(1)
 
 
-def test_a_blend_of_what_hardly_is(make, make_dataset):
-    data = make_dataset([("a", "x", 4.0), ("b", "y", 2.0), ("a", "y", 3.0)])
-    blend = Blend([make(), BiasOnly()], random_state=0).fit(data.build_full_trainset())
+def test_a_blend_of_what_hardly_is(make):
+    few = trainset_of([("a", "x", 4.0), ("b", "y", 2.0), ("a", "y", 3.0)])
+    blend = Blend([make(), BiasOnly()], random_state=0).fit(few)
     assert 1 <= blend.predict("a", "x").est <= 5
     assert 1 <= blend.predict("nobody", "nothing").est <= 5
 
@@ -329,7 +310,7 @@ def test_a_rating_of_nobody_or_nothing_is_refused(make, missing):
 
 @pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT"), NA()], ids=str)
 def test_missing_ids_of_new_users_and_of_side_information_are_refused(fitted, missing):
-    algo = fitted(MAKERS["ConditionalPMF"], [("a", "x", 1.0), ("b", "y", 2.0)])
+    algo = fitted(MODELS["ConditionalPMF"], [("a", "x", 1.0), ("b", "y", 2.0)])
     for given in ({"ratings": {missing: 1.0}}, {"rated": ["x", missing]}):
         with pytest.raises(DataError, match="the item of a rating is missing"):
             algo.fold_in(**given)
@@ -340,7 +321,7 @@ def test_missing_ids_of_new_users_and_of_side_information_are_refused(fitted, mi
 
 
 def test_ids_that_say_none_are_texts_like_others(fitted):
-    algo = fitted(MAKERS["PMF"], [("None", "nan", 1.0), ("<NA>", "NaT", 2.0)])
+    algo = fitted(MODELS["PMF"], [("None", "nan", 1.0), ("<NA>", "NaT", 2.0)])
     assert set(algo.top_n(1)) == {"None", "<NA>"}
 
 

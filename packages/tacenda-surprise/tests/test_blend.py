@@ -10,7 +10,7 @@ import pytest
 from surprise import SVD, AlgoBase, accuracy
 
 import tacenda
-from support.recommenders import AlgorithmTests
+from support.recommenders import AlgorithmTests, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaWarning
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
@@ -109,9 +109,7 @@ def test_a_new_user_of_a_blend(trainset):
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("refit", [True, False])
-def test_lists_of_a_blend_leave_out_what_a_part_knows_to_be_rated(
-    first, refit, trainset, make_dataset, tmp_path
-):
+def test_lists_of_a_blend_leave_out_what_a_part_knows_to_be_rated(first, refit, trainset, tmp_path):
     told = {trainset.to_raw_iid(i) for i in trainset.all_items()} - {
         trainset.to_raw_iid(i) for i, _ in trainset.ur[0]
     }
@@ -124,7 +122,7 @@ def test_lists_of_a_blend_leave_out_what_a_part_knows_to_be_rated(
     blends = [blend]
     if refit:
         blend.save(tmp_path / "blend")
-        more = make_dataset([("newcomer", "item 3", 4.0)]).build_full_trainset()
+        more = trainset_of([("newcomer", "item 3", 4.0)])
         blends += [Blend.load(tmp_path / "blend"), deepcopy(blend).partial_fit(more, 1)]
     for one in blends:
         assert not set(told) & {iid for iid, _ in one.top_n(100, [uid])[uid]}
@@ -145,14 +143,14 @@ def test_a_seed_that_is_a_number_of_numpy_is_saved(trainset, testset, tmp_path):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_blend_that_went_on_is_saved_with_users_of_whom_one_part_alone_knows(
-    first, trainset, testset, make_dataset, tmp_path
+    first, trainset, testset, tmp_path
 ):
     quiet = [("quiet", "item 3"), ("quiet", "item 4")]
     known = ConditionalPMF(n_factors=4, n_epochs=5, rated=quiet, random_state=0)
     parts = [known, PARTS[1]] if first else [PARTS[1], known]
     blend = Blend(parts, random_state=0).fit(trainset)
-    more = make_dataset([("newcomer", f"item {k}", 1.0 + k % 5) for k in range(9)])
-    blend.partial_fit(more.build_full_trainset(), n_epochs=2)
+    more = trainset_of([("newcomer", f"item {k}", 1.0 + k % 5) for k in range(9)])
+    blend.partial_fit(more, n_epochs=2)
     blend.save(tmp_path / "blend")
     asked = [*testset, ("quiet", "item 7", None), ("newcomer", "item 20", None)]
     again = Blend.load(tmp_path / "blend")
@@ -309,8 +307,8 @@ def test_of_many_ratings_one_part_is_held_out(trainset, monkeypatch):
 
 @pytest.mark.usefixtures("held_out_often")
 @pytest.mark.parametrize("n", [12, 40, 200])
-def test_a_blend_of_few_ratings_is_no_worse_than_its_best_part(n, triples, make_dataset):
-    few = make_dataset(triples[:n]).build_full_trainset()
+def test_a_blend_of_few_ratings_is_no_worse_than_its_best_part(n, triples):
+    few = trainset_of(triples[:n])
     testset = triples[300:]
     blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(few)
     assert blend.weights.sum() == pytest.approx(1, abs=0.05)
@@ -345,11 +343,11 @@ def test_seeds_may_have_more_than_32_bits(trainset, testset, of_blend):
     assert found[0] == found[1] != found[2]
 
 
-def test_a_part_that_was_fitted_again_is_announced_once(trainset, testset, make_dataset):
+def test_a_part_that_was_fitted_again_is_announced_once(trainset, testset):
     blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(trainset)
     with warnings.catch_warnings(action="error"):
         deepcopy(blend).test(testset)
-        blend.partial_fit(make_dataset([("user 1", "item 1", 5.0)]).build_full_trainset(), 1)
+        blend.partial_fit(trainset_of([("user 1", "item 1", 5.0)]), 1)
         blend.test(testset)
     blend.fitted[1].partial_fit(trainset, 1)
     with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend has changed") as found:
@@ -413,8 +411,8 @@ def test_algorithms_may_come_from_an_iterator(trainset):
     assert len(blend.fit(trainset).weights) == len(PARTS)
 
 
-def test_of_one_rating_the_plain_average_is_blended(make_dataset):
-    blend = Blend(PARTS, random_state=0).fit(make_dataset([("a", "x", 3.0)]).build_full_trainset())
+def test_of_one_rating_the_plain_average_is_blended():
+    blend = Blend(PARTS, random_state=0).fit(trainset_of([("a", "x", 3.0)]))
     np.testing.assert_allclose(blend.weights, 1 / 3)
     assert blend.predict("a", "x").est == pytest.approx(3.0, abs=0.05)
 

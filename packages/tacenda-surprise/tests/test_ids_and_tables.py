@@ -10,13 +10,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from support.ratings import Frame
+from support.recommenders import SMALL, trainset_of
 from tacenda.errors import DataError, TacendaWarning
 from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF, SideInfo
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import make_dataset
 from tacenda_surprise.top_n import best_items, top
-
-SMALL = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def long(triples, pd):
 def algo(request, triples):
     parts = ConditionalPMF(**SMALL), BiasOnly()
     unfitted = Blend(list(parts), random_state=0) if request.param == "blend" else parts[0]
-    return unfitted.fit(make_dataset(triples).build_full_trainset())
+    return unfitted.fit(trainset_of(triples))
 
 
 @pytest.mark.parametrize("missing", [None, 0.0, 0])
@@ -175,9 +174,9 @@ def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     row = ("7", 100, 3.0) if what == "user" else (7, "100", 3.0)
     before = algo.trainset.n_users, algo.trainset.n_items
     with pytest.raises(DataError, match=rf"1 new {what}s match known {what}s"):
-        algo.partial_fit(make_dataset([row]).build_full_trainset(), 1)
+        algo.partial_fit(trainset_of([row]), 1)
     assert (algo.trainset.n_users, algo.trainset.n_items) == before
-    algo.partial_fit(make_dataset([("newcomer", 100, 3.0)]).build_full_trainset(), 1)
+    algo.partial_fit(trainset_of([("newcomer", 100, 3.0)]), 1)
     assert algo.trainset.n_users == before[0] + 1
 
 
@@ -207,7 +206,7 @@ def test_decimals_are_ratings(algo):
 
 def test_uuids_are_ids_that_can_be_saved(triples, tmp_path):
     rows = [(UUID(int=user), UUID(int=item), rating) for user, item, rating in triples]
-    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(trainset_of(rows))
     algo.save(tmp_path / "model")
     again = RatingAlgorithm.load(tmp_path / "model")
     assert again.predict(*rows[0][:2]).est == algo.predict(*rows[0][:2]).est
@@ -249,7 +248,7 @@ def test_an_unknown_item_of_a_new_user_is_told(algo):
 
 
 def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one(triples):
-    algo = PMF(biased=False, **SMALL).fit(make_dataset(triples).build_full_trainset())
+    algo = PMF(biased=False, **SMALL).fit(trainset_of(triples))
     algo.fold_in({100: 5.0, 101: 1.0}, uid="guest")
     pairs = [("guest", 7), ("guest", 100), (triples[0][0], 7), ("nobody", 7)]
     single = [algo.predict(*pair) for pair in pairs]
@@ -265,7 +264,7 @@ def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one
 
 def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
     rows = [(str(u), str(i), float(1 + (u + i) % 5)) for u in range(5) for i in range(4)]
-    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(trainset_of(rows))
     with pytest.warns(
         TacendaWarning,
         match="^user 3 was not found: the id in the trainset is a string, as Surprise reads it "
@@ -276,14 +275,14 @@ def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
 
 def test_an_id_asked_for_by_its_text_is_named_where_others_are_strings():
     rows = [("a", "x", 1.0), (7, "x", 3.0), ("b", "x", 5.0)]
-    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(trainset_of(rows))
     with pytest.warns(TacendaWarning, match="^user 7 was not found: .* is the int 7, and '7'"):
         algo.predict("7", "x")
 
 
 def test_pairs_of_which_nothing_is_known_are_told(triples):
     rows = [(f"user {u}", f"item {i}", r) for u, i, r in triples]
-    algo = BiasOnly().fit(make_dataset(rows).build_full_trainset())
+    algo = BiasOnly().fit(trainset_of(rows))
     user, item = rows[0][:2]
     with pytest.warns(TacendaWarning, match="^none of the users and items asked for is in the"):
         algo.predict_many([item, item], [user, user])

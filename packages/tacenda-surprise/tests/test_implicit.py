@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from support.recommenders import trainset_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
 from tacenda.testing.models import check_estimator
@@ -72,7 +73,7 @@ def test_the_loss_is_that_of_all_pairs_and_falls(pairs):
     assert all(np.diff(losses) < 1e-6 * losses[0])
 
 
-def test_pairs_frames_sparse_matrices_and_ratings_are_read_alike(pairs, make_dataset):
+def test_pairs_frames_sparse_matrices_and_ratings_are_read_alike(pairs):
     ratings = ratings_of(pairs)
 
     def lists(data):
@@ -82,7 +83,7 @@ def test_pairs_frames_sparse_matrices_and_ratings_are_read_alike(pairs, make_dat
     assert lists(iter([(u, i, "further fields") for u, i in pairs])) == expected
     assert lists([*pairs, *pairs]) == expected
     triples = [(u, i, 3.0) for u, i in pairs]
-    assert lists(make_dataset(triples).build_full_trainset()) == expected
+    assert lists(trainset_of(triples)) == expected
     assert lists(ratings).keys() == expected.keys()
     table = ratings.to_csr()
     numbered = list(zip(*(part.tolist() for part in table.tocoo().coords), strict=True))

@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
+from support.recommenders import SMALL, trainset_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import PMF, Blend, ConditionalPMF
 from tacenda_surprise.catalogue import possible_levels
-from tacenda_surprise.testing import make_dataset
-
-SMALL = {"n_factors": 4, "n_epochs": 3, "random_state": 0}
-
-
-def trainset(rows, scale=(1, 5)):
-    return make_dataset(rows, scale).build_full_trainset()
 
 
 def ratings(n=150, seed=0):
@@ -27,13 +21,13 @@ def test_a_user_folded_in_before_another_fit_is_to_be_folded_in_anew(blended, ag
     algo = (
         Blend([PMF(**SMALL), ConditionalPMF(**SMALL)], random_state=0) if blended else PMF(**SMALL)
     )
-    algo.fit(trainset(ratings()))
+    algo.fit(trainset_of(ratings()))
     new = algo.fold_in({"i1": 5, "i2": 1})
     assert len(new.top_n(3)) == 3
     if again == "fit":
-        algo.fit(trainset(ratings()[::-1]))
+        algo.fit(trainset_of(ratings()[::-1]))
     else:
-        algo.partial_fit(trainset([("u1", "brand new", 5.0)]), 1)
+        algo.partial_fit(trainset_of([("u1", "brand new", 5.0)]), 1)
     with pytest.raises(ConfigurationError, match="fold the user in again"):
         new.top_n(3)
     assert len(algo.fold_in({"i1": 5, "i2": 1}).top_n(3)) == 3
@@ -43,7 +37,7 @@ def test_a_user_folded_in_before_another_fit_is_to_be_folded_in_anew(blended, ag
 def test_nobody_is_folded_in_under_the_text_of_the_id_of_a_user_without_ratings(blended):
     conditional = ConditionalPMF(rated=[(7, "i1"), (7, "i2")], **SMALL)
     algo = Blend([conditional, PMF(**SMALL)], random_state=0) if blended else conditional
-    algo.fit(trainset(ratings()))
+    algo.fit(trainset_of(ratings()))
     with pytest.raises(ConfigurationError, match="has the id, as text, of a user"):
         algo.fold_in({"i1": 1, "i2": 1}, uid="7")
     algo.fold_in({"i1": 1, "i2": 1}, uid="8")
@@ -51,19 +45,19 @@ def test_nobody_is_folded_in_under_the_text_of_the_id_of_a_user_without_ratings(
 
 @pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7)])
 def test_ids_of_one_text_are_two_users_in_either_order(first, second):
-    algo = PMF(**SMALL).fit(trainset([*ratings(), (8, "i2", 2.0), (first, "i1", 3.0)]))
-    algo.partial_fit(trainset([(second, "i1", 5.0)]), 1)
+    algo = PMF(**SMALL).fit(trainset_of([*ratings(), (8, "i2", 2.0), (first, "i1", 3.0)]))
+    algo.partial_fit(trainset_of([(second, "i1", 5.0)]), 1)
     assert {first, second} <= set(algo.trainset._raw2inner_id_users)
 
 
 def test_side_information_beside_dense_ratings_is_taken_and_an_anti_testset_is_not():
     rows = [(f"u{u}", f"i{i}", float((u * i) % 5 + 1)) for u in range(80) for i in range(10)]
     told = [("quiet", "i1"), ("quiet", "i3")]
-    assert ConditionalPMF(rated=told, **SMALL).fit(trainset(rows)).is_fitted
+    assert ConditionalPMF(rated=told, **SMALL).fit(trainset_of(rows)).is_fitted
     half = [row for k, row in enumerate(rows) if (k + k // 10) % 2]
     others = [(user, item) for user, item, _ in rows if (user, item) not in {r[:2] for r in half}]
     with pytest.raises(DataError, match="not an anti-testset"):
-        ConditionalPMF(rated=others, **SMALL).fit(trainset(half))
+        ConditionalPMF(rated=others, **SMALL).fit(trainset_of(half))
 
 
 @pytest.mark.parametrize("scale", [(0.1, 0.9), (1.0, 9.0)])

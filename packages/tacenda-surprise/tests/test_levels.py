@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from support.recommenders import trainset_of
 from tacenda.errors import TacendaWarning
 from tacenda_surprise import RBM, BiasOnly
 from tacenda_surprise.catalogue import possible_levels
-from tacenda_surprise.testing import make_dataset, small_dataset
+from tacenda_surprise.testing import small_dataset
 from tacenda_surprise.variance import fit_level_probabilities
 
 STARS = np.arange(1, 6, dtype=np.float32)
@@ -137,7 +138,7 @@ def test_a_machine_predicts_the_same_on_a_scale_that_is_wider_than_its_ratings(s
     uids, iids = ["user 1", "user 2", "nobody"], ["item 1", "item 9", "item 3"]
     found = []
     for ends in ((1, 5), scale):
-        trainset = make_dataset(rows, ends).build_full_trainset()
+        trainset = trainset_of(rows, ends)
         model = RBM(n_hidden=4, n_epochs=5, random_state=0).fit(trainset)
         found.append(model.predict_many(uids, iids))
     assert_allclose(found[0], found[1], atol=1e-5)
@@ -146,9 +147,7 @@ def test_a_machine_predicts_the_same_on_a_scale_that_is_wider_than_its_ratings(s
 
 
 def test_ratings_that_are_all_equal_are_announced():
-    trainset = make_dataset(
-        [("a", "x", 4.0), ("b", "x", 4.0), ("b", "y", 4.0)]
-    ).build_full_trainset()
+    trainset = trainset_of([("a", "x", 4.0), ("b", "x", 4.0), ("b", "y", 4.0)])
     with pytest.warns(TacendaWarning, match="all 3 ratings are 4") as found:
         BiasOnly().fit(trainset)
     assert len(found) == 1

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.recommenders import SMALL, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, NotFittedError
 from tacenda.settings import configured_by, option
@@ -23,7 +24,6 @@ from tacenda_surprise import (
 from tacenda_surprise.factorization import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids, upgrade
 
-SMALL = {"n_factors": 3, "n_epochs": 5, "random_state": 0}
 #: Offsets whose differences wrap around in int64, so that they all look positive.
 WRAPPING = np.array([0, 2**63 - 1, -2, *[920] * 58])
 MIXED = [(7, "x", 1.0), ("7", "x", 5.0), (7, 8, 2.0), ("7", 8, 5.0), ("é\n", 2.5, 3.0)]
@@ -65,8 +65,8 @@ def altered(folder, **changes):
     ))  # fmt: skip
 
 
-def test_ids_keep_their_types(make_dataset, tmp_path):
-    algo = ConditionalPMF(**SMALL).fit(make_dataset(MIXED).build_full_trainset())
+def test_ids_keep_their_types(tmp_path):
+    algo = ConditionalPMF(**SMALL).fit(trainset_of(MIXED))
     algo.save(tmp_path / "algo")
     again = ConditionalPMF.load(tmp_path / "algo")
     assert list(again.trainset._raw2inner_id_users) == [7, "7", "é\n"]
@@ -109,13 +109,13 @@ def test_classes_of_others(trainset, testset, tmp_path):
         RBM.load(tmp_path / "algo")
 
 
-def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
+def test_what_cannot_be_saved(trainset, tmp_path):
     with pytest.raises(NotFittedError):
         PMF().save(tmp_path / "algo")
-    tuples = make_dataset([(("a", 1), "x", 1.0), (("a", 1), "y", 2.0)]).build_full_trainset()
+    tuples = trainset_of([(("a", 1), "x", 1.0), (("a", 1), "y", 2.0)])
     with pytest.raises(ArtifactError, match="is a tuple; only text, numbers and UUIDs"):
         PMF(**SMALL).fit(tuples).save(tmp_path / "algo")
-    halves = make_dataset([("a", "x", 1.0), ("b", "y\ud800", 2.0)]).build_full_trainset()
+    halves = trainset_of([("a", "x", 1.0), ("b", "y\ud800", 2.0)])
     for algo in (PMF(**SMALL), Blend([BiasOnly()])):
         with pytest.raises(ArtifactError, match=r"the item id 'y\\ud800' holds half of a surrog"):
             algo.fit(halves).save(tmp_path / "algo")
@@ -253,12 +253,10 @@ def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     ],
     ids=["BiasOnly", "PMF", "ConditionalPMF", "BayesianPMF", "RBM"],
 )
-def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(
-    make, top, make_dataset, tmp_path
-):
+def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(make, top, tmp_path):
     rng = np.random.default_rng(0)
     rows = [(f"u{k % 20}", f"i{k % 17}", float(rng.uniform(0, top))) for k in range(250)]
-    trainset = make_dataset(rows, (0, top)).build_full_trainset()
+    trainset = trainset_of(rows, (0, top))
     algo = make().fit(trainset)
     algo.save(tmp_path / "algo")
     first, resumed = (make().fit(trainset, checkpoints=tmp_path / "fit") for _ in range(2))
@@ -269,10 +267,10 @@ def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(
     np.testing.assert_array_equal(again.predict_std(*pairs), algo.predict_std(*pairs))
 
 
-def test_ratings_too_large_to_be_loaded_are_not_saved(make_dataset, tmp_path):
-    algo = BiasOnly().fit(make_dataset([("a", "x", 1.0), ("b", "x", 3.0)]).build_full_trainset())
+def test_ratings_too_large_to_be_loaded_are_not_saved(tmp_path):
+    algo = BiasOnly().fit(trainset_of([("a", "x", 1.0), ("b", "x", 3.0)]))
     algo.save(tmp_path / "algo")
-    huge = make_dataset([("a", "x", 1e17), ("b", "x", 3.0)], (0, 1e17)).build_full_trainset()
+    huge = trainset_of([("a", "x", 1e17), ("b", "x", 3.0)], (0, 1e17))
     with pytest.raises(ArtifactError, match=r"could not be loaded again: 0.0 to 1e.17 with mean"):
         BiasOnly().fit(huge).save(tmp_path / "algo")
     assert BiasOnly.load(tmp_path / "algo").catalogue.scale == (1, 5)

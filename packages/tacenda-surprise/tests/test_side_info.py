@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from surprise.model_selection import KFold, cross_validate
 
+from support.recommenders import CHAIN, MACHINE, SMALL, trainset_of
 from tacenda.errors import ConfigurationError, DataError, TacendaWarning
 from tacenda.ratings import Ratings
 from tacenda_surprise import (
@@ -20,9 +21,6 @@ from tacenda_surprise import (
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.trainsets import FitData
 
-SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
-CHAIN = {"n_factors": 5, "burn_in": 3, "n_samples": 8, "random_state": 0}
-MACHINE = {"n_hidden": 5, "n_epochs": 20, "random_state": 0}
 CONDITIONAL = {
     "ConditionalPMF": partial(ConditionalPMF, **SMALL),
     "Bayesian": partial(ConditionalBayesianPMF, **CHAIN),
@@ -148,8 +146,8 @@ def test_identities_as_arrays():
         )
 
 
-def test_integer_ids_are_found_as_integers(make_dataset):
-    data = make_dataset([(1, 10, 3.0), (1, 11, 4.0), (2, 10, 5.0)])
-    algo = ConditionalPMF(rated=[(3, 11)], **SMALL).fit(data.build_full_trainset())
+def test_integer_ids_are_found_as_integers():
+    few = trainset_of([(1, 10, 3.0), (1, 11, 4.0), (2, 10, 5.0)])
+    algo = ConditionalPMF(rated=[(3, 11)], **SMALL).fit(few)
     assert not np.isnan(algo.predict(3, 10).est)
     assert set(algo.top_n(1)) == {1, 2, 3}

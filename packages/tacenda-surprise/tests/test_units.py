@@ -8,32 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.ratings import changed, rmse
+from support.recommenders import MODELS
 from tacenda.datasets import synthetic_ratings
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import (
     PMF,
-    RBM,
-    BayesianPMF,
-    BiasOnly,
-    ConditionalBayesianPMF,
     ConditionalPMF,
-    ConditionalRBM,
 )
 from tacenda_surprise.bias import alternate
 from tacenda_surprise.variance import Curve, Sizes, Variances, fit, fit_curve
 
-CHAIN = {"n_factors": 2, "burn_in": 3, "n_samples": 8}
-MODELS = {
-    "bias": lambda: BiasOnly(),
-    "pmf": lambda: PMF(n_factors=4, n_epochs=6, random_state=0),
-    "als": lambda: PMF(n_factors=3, n_epochs=4, solver="als", random_state=0),
-    "conditional_pmf": lambda: ConditionalPMF(n_factors=4, n_epochs=6, random_state=0),
-    "bayesian_pmf": lambda: BayesianPMF(**CHAIN, random_state=0),
-    "conditional_bayesian_pmf": lambda: ConditionalBayesianPMF(**CHAIN, random_state=0),
-    "rbm": lambda: RBM(n_hidden=4, n_epochs=3, random_state=0),
-    "conditional_rbm": lambda: ConditionalRBM(n_hidden=4, n_epochs=3, random_state=0),
-    "rbm_thesis": lambda: RBM.thesis(n_hidden=4, n_epochs=3, random_state=0),
-}
 FITTED = {}
 
 
@@ -76,11 +60,10 @@ def test_one_rating_predicts_about_itself():
             assert score == pytest.approx(value, abs=0.6), name
 
 
-@pytest.mark.parametrize("name", ["pmf", "conditional_pmf"])
-def test_early_stopping_is_hardly_worse_than_without(name):
+@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
+def test_early_stopping_is_hardly_worse_than_without(model_class):
     data = synthetic_ratings.generate(150, 80, 2_500, rank=2, noise=0.6, seed=5).ratings
     train, test = split(data, 0.2, seed=0)
-    model_class = {"pmf": PMF, "conditional_pmf": ConditionalPMF}[name]
     errors = []
     for validation in (0.0, 0.05):
         model = model_class(n_factors=10, validation=validation, random_state=0).fit(train)
@@ -88,7 +71,7 @@ def test_early_stopping_is_hardly_worse_than_without(name):
     assert errors[1] < 1.005 * errors[0]
 
 
-@pytest.mark.parametrize("name", ["bias", "pmf", "bayesian_pmf"])
+@pytest.mark.parametrize("name", ["BiasOnly", "PMF", "BayesianPMF"])
 def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, name):
     """Of users fitted and folded in alike: the curve of the variances was fitted to clipped predictions."""
     model = MODELS[name]().fit(ratings)
@@ -97,7 +80,7 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
     # a curve that rises up to a point beyond the end, where it stays level
     curve = Curve(5.0, 10.0, slope=0.5)
     model._catalogue = replace(model.catalogue, mean=model.catalogue.mean + 100)
-    if name == "bayesian_pmf":
+    if name == "BayesianPMF":
         model.learned = replace(model.learned, curve=np.array(curve))
         unit = model._scale
         at_end = unit._replace(curve=Curve())

@@ -1,5 +1,6 @@
 """Models that save themselves, models made of models, and the way back through the registry."""
 
+import inspect
 from dataclasses import dataclass, replace
 
 import numba
@@ -13,6 +14,7 @@ from tacenda.arrays import Array, Arrays, Float32, Float64, Int64, below, up_to
 from tacenda.artifact import Artifact
 from tacenda.errors import (
     ArtifactError,
+    ConfigurationError,
     KernelError,
     NotFittedError,
     PluginError,
@@ -27,6 +29,7 @@ from tacenda.vocabulary import Vocabulary
 @dataclass(frozen=True, kw_only=True)
 class ScaleSettings(Settings):
     power: float = option(1.0, "exponent of the factors")
+    seed: int = option(0, "of the random numbers", at_least=0)
 
 
 class Factors(Arrays):
@@ -34,6 +37,8 @@ class Factors(Arrays):
 
 
 class Scale(Estimator):
+    """Factors."""
+
     kind, name = "embedders", "test_scale"
     settings_class, learned_class = ScaleSettings, Factors
 
@@ -72,6 +77,59 @@ def a_scale(*factors):
     model = Scale(power=0.5)
     model.learned = Factors(np.array(factors))
     return model
+
+
+def test_the_signature_is_that_of_the_settings_and_keyword_only():
+    parameters = list(inspect.signature(Scale).parameters.values())
+    assert [(p.name, p.default) for p in parameters] == [("power", 1.0), ("seed", 0)]
+    assert {p.kind for p in parameters} == {inspect.Parameter.KEYWORD_ONLY}
+    assert "Exponent of the factors." in (Scale.__doc__ or "")
+
+
+def test_settings_come_as_arguments_as_an_object_or_as_json():
+    wanted = ScaleSettings(power=2.0, seed=3)
+    assert Scale(power=2.0, seed=3).settings == wanted
+    assert Scale.from_settings(wanted).settings == wanted
+    assert Scale.from_settings({"power": 2.0, "seed": 3}).settings == wanted
+
+
+def test_an_option_there_is_not_or_without_its_name_is_refused():
+    said = r"Scale has no option 'powr' \(did you mean 'power'"
+    with pytest.raises(ConfigurationError, match=said):
+        Scale(powr=3)
+    with pytest.raises(ConfigurationError, match=r"Scale takes options by name, such as power="):
+        Scale(3)
+
+
+def test_models_share_no_notes():
+    first, second = Scale(), Scale()
+    first.figures.append({"value": 1.0})
+    first.fitted_on["n_tokens"] = 3
+    assert second.figures == []
+    assert second.fitted_on == {}
+
+
+def test_repr_says_the_settings_and_whether_it_is_fitted():
+    model = Scale(power=2.0)
+    assert repr(model) == "<Scale(power=2.0, seed=0), not fitted>"
+    model.fitted_on = {"n_tokens": 3}
+    assert repr(model) == "<Scale(power=2.0, seed=0), fitted>"
+
+
+def test_what_fitting_finds_is_asked_for_by_name_of_the_class():
+    model = Scale()
+    with pytest.raises(NotFittedError, match=r"this Scale is not fitted: call fit\(corpus\)"):
+        model._learned(model.learned)
+    assert model._learned(0.0) == 0.0  # not missing, though false
+
+
+def test_a_constructor_need_not_call_that_of_the_base():
+    class Own(Scale):
+        def __init__(self):
+            pass
+
+    assert not Own().is_fitted
+    assert repr(Own()).endswith("not fitted>")
 
 
 def test_a_model_comes_back_with_its_settings_arrays_figures_and_provenance(tmp_path):

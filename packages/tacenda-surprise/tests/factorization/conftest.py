@@ -2,10 +2,10 @@
 
 import pytest
 
+from support.recommenders import SMALL
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import PMF, ConditionalPMF
 
-SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
 MAKERS = {
     "pmf": lambda: PMF(**SMALL),
     "conditional_pmf": lambda: ConditionalPMF(**SMALL),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from support.recommenders import SMALL
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import IdIndex, Ratings, split
 from tacenda_surprise import (
@@ -20,8 +21,6 @@ from tacenda_surprise import (
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
 from tacenda_surprise.touched import Touched
-
-SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
 
 
 def some(ratings, *triples):

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from support.recommenders import SMALL
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import ConditionalPMF
 from tacenda_surprise.pmf import solve_user
-
-SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
 
 
 @pytest.fixture
