@@ -34,8 +34,8 @@ from tacenda.corpus.lines import (
 from tacenda.corpus.marks import Marks
 from tacenda.errors import ConfigurationError, CorpusError
 
-#: An `OpenFile` is an ``os.PathLike``, too.
-Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Address: TypeAlias = str | os.PathLike[str] | OpenFile
+Addresses: TypeAlias = Address | Iterable[Address]
 
 #: Encodings in which the byte of a line feed is never part of another character.
 _DIVISIBLE_ENCODINGS: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
@@ -116,7 +116,7 @@ def partitions(addresses: Addresses, n_bytes: int, encoding: str = "utf-8") -> l
     if not (isinstance(n_bytes, Real) and n_bytes >= 1):
         raise CorpusError(f"a partition cannot have {n_bytes!r:.80} bytes: give at least 1")
     try:
-        one = isinstance(addresses, str | os.PathLike)
+        one = isinstance(addresses, str | os.PathLike | OpenFile)
         listed = [
             address if isinstance(address, OpenFile) else os.fspath(address)
             for address in ([addresses] if one else addresses)
