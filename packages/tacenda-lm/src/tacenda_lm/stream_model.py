@@ -109,16 +109,13 @@ class Predictor:
 class StreamModel(LanguageModel):
     """Base of the models whose settings have ``across_sentences``.
 
-    A subclass implements ``_fit``, which sets the vocabulary and the predictor, and ``_rebuild``.
+    A subclass implements ``_fit``, which sets the vocabulary and the predictor, and ``_read_arrays``, which sets the
+    predictor.
     """
 
     distribution: ClassVar[str] = "tacenda-lm"
     keeps_checkpoints = True
     _predictor: Any = None
-
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> Predictor:
-        """Return the predictor of saved arrays; settings and vocabulary are set. Raises ArtifactError."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement _rebuild")
 
     @property
     def _fitted(self) -> Predictor:
@@ -206,6 +203,3 @@ class StreamModel(LanguageModel):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self._fitted.arrays(), **self.vocabulary.arrays()}
-
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self._predictor = self._rebuild(arrays)

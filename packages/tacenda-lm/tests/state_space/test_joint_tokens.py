@@ -45,8 +45,8 @@ def test_a_run_is_listed_if_it_occurs_and_knows_all_its_tokens(words):
 def test_it_comes_back_from_its_arrays():
     ids = np.random.default_rng(0).integers(TYPES, size=200).astype(np.int32)
     joint = runs_of(ids)
-    arrays = joint.arrays()
-    again = JointTokens.from_arrays(arrays["runs"], arrays["run_sizes"], TYPES, UNKNOWN)
+    again = JointTokens.from_arrays(joint.to_arrays(), n_types=TYPES, unknown=UNKNOWN)
+    again.check()
     windows = np.random.default_rng(1).integers(TYPES, size=(3, 5, LONGEST))
     np.testing.assert_array_equal(again.find_rows(windows), joint.find_rows(windows))
 
@@ -67,4 +67,4 @@ def test_it_comes_back_from_its_arrays():
 )
 def test_what_are_no_runs_is_refused(keys, sizes):
     with pytest.raises(ArtifactError):
-        JointTokens.from_arrays(np.array(keys, np.int64), np.array(sizes, np.int64), TYPES, UNKNOWN)
+        JointTokens(np.array(keys, np.int64), np.array(sizes, np.int64), TYPES, UNKNOWN).check()

@@ -159,7 +159,7 @@ class FRBM(StreamModel):
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> BoltzmannPredictor:
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         parameters = BoltzmannParameters.from_arrays(
             arrays,
             types=len(self.vocabulary),
@@ -168,7 +168,7 @@ class FRBM(StreamModel):
             hidden=self.settings.hidden,
             remembered=self.settings.remembered,
         )
-        return BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
+        self._predictor = BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
 
 
 class TemporalFRBM(FRBM):

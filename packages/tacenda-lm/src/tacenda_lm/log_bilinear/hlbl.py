@@ -317,7 +317,7 @@ class HLBL(StreamModel):
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"tree": tree.statistics(counts)._asdict(), "training": history.as_dict()}
 
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> HLBLPredictor:
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)
         tree = Tree.from_arrays(arrays, types)
         if not np.size(arrays.get("far_words", ())):
@@ -331,7 +331,7 @@ class HLBL(StreamModel):
             nodes=tree.n_nodes,
         ).map(aligned)
         boundary = self.vocabulary.boundary_id
-        return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary)
+        self._predictor = HLBLPredictor(parameters, tree, advanced.tail_rates, boundary)
 
 
 class HLBLTrainer(StreamTrainer):

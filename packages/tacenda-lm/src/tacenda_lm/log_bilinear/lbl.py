@@ -307,7 +307,7 @@ class LBL(StreamModel):
         self._predictor = LBLPredictor(trainer.current.to("cpu"), self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> LBLPredictor:
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         settings, types, width = self.settings, len(self.vocabulary), self.settings.width
         diagonal = settings.advanced.context_matrices == "diagonal"
         sizes: dict[str, Any] = {
@@ -318,7 +318,7 @@ class LBL(StreamModel):
             "outputs": 0 if settings.advanced.tied else types,
         }
         parameters = LBLParameters.from_arrays(arrays, **sizes)
-        return LBLPredictor(parameters, self.vocabulary.boundary_id)
+        self._predictor = LBLPredictor(parameters, self.vocabulary.boundary_id)
 
 
 def _estimate_bytes(settings: LBLSettings, types: int) -> int:

@@ -161,12 +161,12 @@ class RecurrentLM(StreamModel):
             )
         return system.start_network(text, frequencies), system.source
 
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> RecurrentPredictor:
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         types, width = len(self.vocabulary), self.settings.width
         saved = SavedNetwork.from_arrays(arrays, types=types, width=width)
         outputs = np.hstack([saved.outputs, saved.biases])
         network = Network(saved.transitions, saved.inputs, saved.offsets, outputs)
-        return RecurrentPredictor(network, self.vocabulary.boundary_id)
+        self._predictor = RecurrentPredictor(network, self.vocabulary.boundary_id)
 
 
 # -- training ----------------------------------------------------------------------------------------

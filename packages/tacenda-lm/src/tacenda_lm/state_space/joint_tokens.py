@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import Array, Arrays, Int64
 from tacenda.errors import ArtifactError
+from tacenda.forks import cached_property
+from tacenda.offsets import rises
 from tacenda_lm.sequences import Integers
 
 _Int64 = npt.NDArray[np.int64]
 
 
-class JointTokens:
+class JointTokens(Arrays):
     """Runs of two and more tokens, numbered from the shortest to the longest.
 
     A sum of feature vectors of single tokens cannot say what follows two of them together; a vector of the pair can.
     Runs are stored as a trie: a run of k tokens is the place of its first k - 1 tokens among the runs of that length,
     and its last token.
-
-    Parameters
-    ----------
-    keys
-        For every length from 2, int64 (runs,), ascending: the place of all tokens but the last, times ``n_types``, plus
-        the last token. The place of a single token is its id.
-    n_types
-        Number of ids.
-    unknown
-        The id of an unknown token, and of the tokens before the first; no run has it.
     """
 
-    def __init__(self, keys: list[_Int64], n_types: int, unknown: int) -> None:
-        self.keys, self.n_types, self.unknown = keys, n_types, unknown
-        self._first_rows = list(accumulate(map(len, keys), initial=0))
+    runs: Int64[Array, "runs"]  # the keys of runs of two tokens, then those of three, and so on
+    run_sizes: Int64[Array, "lengths"]  # how many runs there are of each length
+    n_types: int  # the number of ids
+    unknown: int  # the id of an unknown token, and of the tokens before the first; no run has it
 
     def __len__(self) -> int:
-        return self._first_rows[-1]
+        return len(self.runs)
+
+    @cached_property
+    def keys(self) -> list[_Int64]:
+        """The keys of the runs of each length from 2, int64 (runs,), ascending.
+
+        A key is the place of all tokens but the last, times ``n_types``, plus the last token. The place of a single
+        token is its id.
+        """
+        cuts = np.cumsum(self.run_sizes)[:-1]
+        return np.split(self.runs, cuts) if len(self.run_sizes) else []
 
     @property
     def longest(self) -> int:
@@ -47,12 +50,14 @@ class JointTokens:
     @classmethod
     def of(cls, windows: Integers, n_types: int, unknown: int) -> Self:
         """Find the runs at the ends of windows (places, longest run), the last token first."""
-        keys: list[_Int64] = []
+        nothing = np.empty(0, np.int64)
+        joint = cls(nothing, nothing, n_types, unknown)
         for k in range(2, windows.shape[1] + 1):
-            shorter = cls(keys, n_types, unknown)
-            possible, key = shorter._compute_keys(windows[:, :k])
-            keys.append(np.unique(key[possible]))
-        return cls(keys, n_types, unknown)
+            possible, key = joint._compute_keys(windows[:, :k])
+            found = np.unique(key[possible])
+            runs, sizes = np.append(joint.runs, found), np.append(joint.run_sizes, len(found))
+            joint = cls(runs, sizes, n_types, unknown)
+        return joint
 
     def find_rows(self, windows: Integers) -> _Int64:
         """Return the rows of the runs that end windows (..., tokens), the last token first: int64 (..., lengths).
@@ -60,9 +65,11 @@ class JointTokens:
         A run that is not stored has the row -1.
         """
         rows = np.full((*windows.shape[:-1], len(self.keys)), -1, np.int64)
-        for i, first_row in enumerate(self._first_rows[:-1]):
+        first_row = 0
+        for i, keys in enumerate(self.keys):
             places = self._find_places(windows[..., : i + 2])
             rows[..., i] = np.where(places >= 0, places + first_row, -1)
+            first_row += len(keys)
         return rows
 
     def _compute_keys(self, windows: Integers) -> tuple[npt.NDArray[np.bool_], _Int64]:
@@ -83,25 +90,16 @@ class JointTokens:
         places = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         return np.where(possible & (keys[places] == key), places, -1)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the keys of all lengths, concatenated, and their number for each length."""
-        sizes = np.array(list(map(len, self.keys)), np.int64)
-        return {"runs": np.concatenate([np.empty(0, np.int64), *self.keys]), "run_sizes": sizes}
-
-    @classmethod
-    def from_arrays(cls, keys: _Int64, sizes: _Int64, n_types: int, unknown: int) -> Self:
-        """Restore the runs from their `arrays`. Raises ArtifactError if they are damaged."""
-        if ((sizes < 0) | (sizes > len(keys))).any() or sizes.sum() != len(keys):
+    def check(self) -> None:
+        """Raise ArtifactError unless these are runs of a saved model."""
+        sizes = self.run_sizes
+        if ((sizes < 0) | (sizes > len(self))).any() or sizes.sum() != len(self):
             raise ArtifactError("run_sizes do not cut the runs of tokens; the model is damaged")
-        by_length = np.split(keys, np.cumsum(sizes)[:-1]) if len(sizes) else []
-        n_shorter = n_types  # runs with one token less
-        for k, of_length in enumerate(by_length, start=2):
-            ascending = (of_length[1:] > of_length[:-1]).all()
-            if len(of_length) and not (
-                ascending and of_length[0] >= 0 and of_length[-1] // n_types < n_shorter
-            ):
+        n_shorter = self.n_types  # runs with one token less
+        for k, keys in enumerate(self.keys, start=2):
+            in_range = not len(keys) or 0 <= keys[0] <= keys[-1] < n_shorter * self.n_types
+            if not in_range or not rises(keys, strictly=True):
                 raise ArtifactError(
                     f"the runs of {k} tokens are not in order; the model is damaged"
                 )
-            n_shorter = len(of_length)
-        return cls(by_length, n_types, unknown)
+            n_shorter = len(keys)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.array_ops import merge_rows
-from tacenda.arrays import Array, Int64, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
@@ -195,11 +194,9 @@ class StateSpaceLM(StreamModel):
         vocabulary = corpus.vocabulary
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         types, unknown = len(vocabulary), vocabulary.unknown_id
-        joint = JointTokens([], types, unknown)
-        if advanced.joint_order > 1:
-            places = np.flatnonzero(~text.firsts)
-            windows = read_windows(text, places, advanced.joint_order, unknown)
-            joint = JointTokens.of(windows, types, unknown)
+        places = np.flatnonzero(~text.firsts)
+        windows = read_windows(text, places, advanced.joint_order, unknown)
+        joint = JointTokens.of(windows, types, unknown)
         parameters = draw_parameters(settings, corpus.type_counts, unknown, len(joint))
         streams = max(1, min(advanced.streams, len(text.ids) // _MIN_TOKENS_PER_STREAM))
         by_rules = settings.training == "rules"
@@ -211,13 +208,13 @@ class StateSpaceLM(StreamModel):
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
-    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> StateSpacePredictor:
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         settings, advanced, vocabulary = self.settings, self.settings.advanced, self.vocabulary
         types, unknown = len(vocabulary), vocabulary.unknown_id
-        lengths = {"lengths": advanced.joint_order - 1}
-        keys = take(arrays, "runs", Int64[Array, "runs"], {})
-        sizes = take(arrays, "run_sizes", Int64[Array, "lengths"], lengths)
-        joint = JointTokens.from_arrays(keys, sizes, types, unknown)
+        joint = JointTokens.from_arrays(
+            arrays, lengths=advanced.joint_order - 1, n_types=types, unknown=unknown
+        )
+        joint.check()
         parameters = Parameters.from_arrays(
             arrays,
             types=types,
@@ -231,7 +228,9 @@ class StateSpaceLM(StreamModel):
         )
         if parameters.features[unknown].any():
             raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
-        return StateSpacePredictor(parameters, joint, settings.order - 1, vocabulary.boundary_id)
+        self._predictor = StateSpacePredictor(
+            parameters, joint, settings.order - 1, vocabulary.boundary_id
+        )
 
 
 def draw_parameters(

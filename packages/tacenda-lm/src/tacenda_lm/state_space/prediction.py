@@ -190,4 +190,4 @@ class StateSpacePredictor(Predictor):
                 q, t = passed.after, t + len(steps)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.parameters.to_arrays(), **self.joint.arrays()}
+        return {**self.parameters.to_arrays(), **self.joint.to_arrays()}
