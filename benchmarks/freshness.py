@@ -24,14 +24,17 @@ ROOT = Path(__file__).resolve().parent.parent
 HANDED = "TACENDA_BENCH_USED"  # the folder where a process that another one started says what it has used
 
 
-def read_sources(root: Path = ROOT) -> dict[str, str]:
-    """Return the text of every module of our packages by its name."""
-    found = {}
+def module_paths(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the full name and the file of every module of our packages."""
     for source in sorted(root.glob("packages/*/src")):
         for path in sorted(source.rglob("*.py")):
             name = ".".join(path.relative_to(source).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
-    return found
+            yield name.removesuffix(".__init__"), path
+
+
+def read_sources(root: Path = ROOT) -> dict[str, str]:
+    """Return the text of every module of our packages by its name."""
+    return {name: path.read_text(encoding="utf-8") for name, path in module_paths(root)}
 
 
 #: As they were when the benchmark started: the code may change while a long one runs.

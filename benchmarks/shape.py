@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.freshness import ROOT, module_paths
 
 #: Functions that only carry arrays between memory, disk, device and checkpoint.
 STATE = {
@@ -109,13 +109,8 @@ class Source(NamedTuple):
 
 def sources(tree: Path) -> dict[str, Source]:
     """Every module of the packages, by its full name."""
-    found = {}
-    for root in sorted(tree.glob("packages/*/src")):
-        for path in sorted(root.rglob("*.py")):
-            name = ".".join(path.relative_to(root).with_suffix("").parts)
-            text = path.read_text("utf-8")
-            found[name.removesuffix(".__init__")] = Source(path, text, ast.parse(text))
-    return found
+    texts = ((name, path, path.read_text("utf-8")) for name, path in module_paths(tree))
+    return {name: Source(path, text, ast.parse(text)) for name, path, text in texts}
 
 
 def imports(modules: dict[str, Source]) -> dict[str, set[str]]:

@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from benchmarks.shape import ROOT, circles, sources
+from benchmarks.freshness import ROOT
+from benchmarks.shape import circles, sources
 
 MODULES = sources(ROOT)
 NAMES = ("tacenda", "tacenda_embeddings", "tacenda_lm", "tacenda_surprise")
@@ -79,3 +80,14 @@ def test_a_model_knows_no_host_and_no_adapter():
         assert not {package(name) for name in names} & HOSTS, f"{module} imports a host"
         adapters = {name for name in names if name in MODULES and is_adapter(name)}
         assert not adapters, f"{module} imports {adapters}"
+
+
+@pytest.mark.parametrize("host", ["spacy", "surprise"])
+def test_no_module_of_the_core_imports_a_host_or_what_is_for_one(host):
+    """Command lines included; functions may, when they are called."""
+    core = [name for name in MODULES if package(name) == "tacenda" and "spacy" not in name]
+    assert len(core) > 50
+    for module in core:
+        names = imported(MODULES[module], functions=False)
+        wrong = {n for n in names if package(n) == host or n.startswith(f"tacenda.{host}")}
+        assert not wrong, f"{module} imports {wrong}"

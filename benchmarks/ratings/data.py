@@ -10,6 +10,7 @@ from surprise.model_selection import KFold, train_test_split
 
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
+from tacenda_surprise.testing import make_dataset
 
 NAMES = ("ml-100k", "ml-1m")
 SEED = 0
@@ -33,11 +34,9 @@ def movielens(name: str) -> Dataset:
         reader = Reader(line_format="user item rating timestamp", sep="\t", rating_scale=(1, 5))
         return Dataset.load_from_file(str(path), reader)
     ratings = read_ratings(datasets.locate(name)["ratings"])
-    data = Dataset(Reader(rating_scale=(1, 5)))
     users, items = ratings.users.raw[ratings.user_ids], ratings.items.raw[ratings.item_ids]
-    rows = zip(users.tolist(), items.tolist(), ratings.values.astype(float).tolist(), strict=True)
-    data.raw_ratings = [(user, item, value, None) for user, item, value in rows]
-    return data
+    values = ratings.values.astype(float)
+    return make_dataset(zip(users.tolist(), items.tolist(), values.tolist(), strict=True))
 
 
 def folds(name: str, most: int = 5) -> list[Fold]:
@@ -58,10 +57,11 @@ def trainset(ratings: Ratings) -> Trainset:
 
 def held_out(fold: Fold, share: float = 0.1) -> Fold:
     """The training part of ``fold`` parted again: what settings are chosen on, which no test part enters."""
-    trainset = fold.trainset
-    data = Dataset(Reader(rating_scale=trainset.rating_scale))
-    data.raw_ratings = [
-        (trainset.to_raw_uid(user), trainset.to_raw_iid(item), rating, None)
-        for user, item, rating in trainset.all_ratings()
-    ]
+    data = make_dataset(triples(fold.trainset), fold.trainset.rating_scale)
     return Fold(*train_test_split(data, test_size=share, random_state=SEED))
+
+
+def triples(trainset: Trainset) -> list[tuple[Any, Any, float]]:
+    """The ratings of a trainset: (raw user, raw item, rating)."""
+    user, item = trainset.to_raw_uid, trainset.to_raw_iid
+    return [(user(u), item(i), rating) for u, i, rating in trainset.all_ratings()]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import surprise
-from surprise import AlgoBase, Dataset, Reader
+from surprise import AlgoBase
 
 from benchmarks.ratings import peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.peers import Floats, Measured, Peer, Settings
-from tacenda.datasets import synthetic_ratings
 from tacenda.fitting import Callback, FitLoop
+from tacenda_surprise.testing import small_dataset
 
 SEED = 0
 # One fit instead of two, to all but a few ratings, so that a callback sees every epoch.
@@ -75,10 +75,7 @@ def in_surprise(peer: Peer, settings: Settings) -> AlgoBase:
 
 def warm(algo: AlgoBase) -> None:
     """Compiles what a fit and a test compile, on few ratings."""
-    ratings = synthetic_ratings.generate(60, 40, 800, seed=0).ratings
-    data = Dataset(Reader(rating_scale=(1, 5)))
-    rows = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values, strict=True)
-    trainset = data.construct_trainset([(str(u), str(i), float(r), None) for u, i, r in rows])
+    trainset = small_dataset().build_full_trainset()
     algo.fit(trainset).test(trainset.build_testset())
 
 

@@ -43,19 +43,11 @@ def parted(name: str) -> tuple[Ratings, Ratings]:
     if name != MOVIELENS:
         return split(generate(name, SEED), HELD_OUT, seed=SEED)
     fold = data.folds(name, 1)[0]
-    triples = [(*fold_row[:2], fold_row[2]) for fold_row in _raw(fold.trainset)]
-    whole = Ratings.from_triples([*triples, *fold.testset])
+    whole = Ratings.from_triples([*data.triples(fold.trainset), *fold.testset])
     known = {(user, item) for user, item, _ in fold.testset}
     users, items = whole.users.raw[whole.user_ids], whole.items.raw[whole.item_ids]
     held_out = np.array([pair in known for pair in zip(users, items, strict=True)])
     return whole.select(~held_out), whole.select(held_out)
-
-
-def _raw(trainset: Any) -> list[tuple[Any, Any, float]]:
-    return [
-        (trainset.to_raw_uid(user), trainset.to_raw_iid(item), rating)
-        for user, item, rating in trainset.all_ratings()
-    ]
 
 
 def likelihoods(model: RatingAlgorithm, test: Ratings, deviations: Doubles) -> Doubles:

@@ -34,6 +34,13 @@ def tag_of(model):
     return tag
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a model, whose tag is 1."""
+    artifact.write(tmp_path / "m", a_model(1))
+    return tmp_path / "m"
+
+
 ACTS = [
     (os, "replace"),
     (os, "fsync"),
@@ -81,9 +88,7 @@ def number_of_acts(tmp_path, monkeypatch):
     return count[0]
 
 
-def test_a_full_disk_at_any_act_leaves_the_old_model_and_no_litter(tmp_path, monkeypatch):
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(1))
+def test_a_full_disk_at_any_act_leaves_the_old_model_and_no_litter(folder, tmp_path, monkeypatch):
     before = sorted(folder.rglob("*"))
     outcomes = set()
     for number in range(1, number_of_acts(tmp_path, monkeypatch)):
@@ -127,9 +132,7 @@ def die_at_act(number, folder, model):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_that_dies_at_any_act_leaves_a_whole_model(tmp_path, monkeypatch):
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(1))
+def test_a_process_that_dies_at_any_act_leaves_a_whole_model(folder, tmp_path, monkeypatch):
     tags = []
     for number in range(1, number_of_acts(tmp_path, monkeypatch) + 1):
         die_at_act(number, folder, a_model(2))
@@ -170,9 +173,7 @@ def saver(folder, start, stop):
     return process
 
 
-def test_sigkill_at_a_random_moment_leaves_a_whole_model(tmp_path):
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(0))
+def test_sigkill_at_a_random_moment_leaves_a_whole_model(folder):
     moments = random.Random(0)
     for _ in range(4):
         process = saver(folder, 1, 1_000_000)
@@ -185,9 +186,7 @@ def test_sigkill_at_a_random_moment_leaves_a_whole_model(tmp_path):
     assert len(list(folder.iterdir())) == 3
 
 
-def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monkeypatch):
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(0))
+def test_what_is_left_beside_a_file_of_tensors_goes_too(folder, monkeypatch):
 
     def dies(arrays, path):
         path.with_name(".tmpXYZ").write_bytes(b"half")
@@ -196,14 +195,12 @@ def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr("tacenda.artifact.arrays.write", dies)
         with pytest.raises(ArtifactError):
-            artifact.write(folder, a_model(1))
-    assert tag_of(artifact.read(folder)) == 0
+            artifact.write(folder, a_model(2))
+    assert tag_of(artifact.read(folder)) == 1
     assert len(list(folder.iterdir())) == 3
 
 
-def test_writers_and_a_reader_at_once_never_see_half_a_model(tmp_path):
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(0))
+def test_writers_and_a_reader_at_once_never_see_half_a_model(folder):
     savers = [saver(folder, 1, 31), saver(folder, 100, 131)]
     seen = set()
     while any(process.poll() is None for process in savers):
@@ -238,10 +235,8 @@ def test_a_model_that_another_writer_finishes_meanwhile_is_no_stranger(tmp_path,
     assert tag_of(artifact.read(folder)) == 2
 
 
-def test_a_file_system_that_refuses_the_bytes_is_reported_with_its_reason(tmp_path):
+def test_a_file_system_that_refuses_the_bytes_is_reported_with_its_reason(folder):
     """The system's own refusal, not an imitated one: files may not grow beyond a page."""
-    folder = tmp_path / "m"
-    artifact.write(folder, a_model(1))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:

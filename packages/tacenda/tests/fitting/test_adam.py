@@ -53,14 +53,12 @@ def test_weights_decay_by_name_and_only_those_with_a_gradient():
         np.testing.assert_array_equal(w[name], 1.0)
 
 
-def test_a_gradient_of_no_parameter_is_refused():
-    with pytest.raises(ConfigurationError, match="'v' has no parameter; there are: w"):
-        Adam({"w": np.ones(3)}).update({"v": np.ones(3)}, 0.1)
-
-
-def test_a_gradient_that_would_broadcast_is_refused():
-    with pytest.raises(ConfigurationError, match="'w' has shape"):
-        Adam({"w": np.ones((2, 3))}).update({"w": np.ones(3)}, 0.1)
+@pytest.mark.parametrize(
+    ("name", "said"), [("v", "'v' has no parameter; there are: w"), ("w", "'w' has shape")]
+)
+def test_a_gradient_of_no_parameter_or_that_would_broadcast_is_refused(name, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Adam({"w": np.ones((2, 3))}).update({name: np.ones(3)}, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -313,15 +313,12 @@ def test_a_folder_that_cannot_be_kept_is_named(models, saved, more):
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
 def test_a_state_that_is_no_regular_file_is_refused(models, saved, kind):
-    manifest = json.loads((saved / MANIFEST).read_text())
-    entry = manifest["files"]["state"]
-    state = saved / entry["name"]
+    (state,) = saved.glob("state-*")
     state.unlink()
     if kind == "a pipe":
         os.mkfifo(state)  # who opens it for reading waits for a writer
     else:
         state.symlink_to("/dev/zero")
-        entry["size"] = 0
-        (saved / MANIFEST).write_text(json.dumps(manifest))
+        _edit("files", "state", size=0)(saved)
     with pytest.raises(FittingError, match="it is not a file"):
         resume(models, saved)
