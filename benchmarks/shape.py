@@ -52,6 +52,7 @@ STATE = {
 FAST = {"cpu", "gpu", "torch", "triton", "compiled"}
 MACHINERY = {"machinery", "backends", "dispatch", "operation", "vectors", "threads", "memory"}
 HOSTED = {"cli", "spacy", "spacy_cli"}
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Row(NamedTuple):
@@ -113,19 +114,30 @@ def sources(tree: Path) -> dict[str, Source]:
     return {name: Source(path, text, ast.parse(text)) for name, path, text in texts}
 
 
-def imports(modules: dict[str, Source]) -> dict[str, set[str]]:
-    """The modules of ours that each module imports, anywhere in it."""
-    found = {}
-    for name, source in modules.items():
-        known = set()
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Import):
-                known |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                full = {f"{node.module}.{alias.name}" for alias in node.names}
-                known |= {each if each in modules else str(node.module) for each in full}
-        found[name] = (known & set(modules)) - {name}
-    return found
+def imports(
+    modules: dict[str, Source], *, functions: bool = True, types: bool = True
+) -> dict[str, set[str]]:
+    """The names that each module imports, anywhere in it, or but for its functions or `TYPE_CHECKING`."""
+
+    def walk(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            unseen = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            if (unseen and not types) or (isinstance(child, _FUNCTIONS) and not functions):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                full = (f"{child.module}.{alias.name}" for alias in child.names)
+                yield from (each if each in modules else str(child.module) for each in full)
+            else:
+                yield from walk(child)
+
+    return {name: set(walk(source.tree)) for name, source in modules.items()}
+
+
+def arrows_of(imported: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The other modules of ours among the names that each imports."""
+    return {name: (names & set(imported)) - {name} for name, names in imported.items()}
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
@@ -267,7 +279,7 @@ def read(tree: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
 
 def of_imports(modules: dict[str, Source]) -> tuple[list[str], list[list[str]]]:
     """The files that one other imports, as ``file <- importer``, and the circles of imports."""
-    arrows = imports(modules)
+    arrows = arrows_of(imports(modules))
     importers = defaultdict(set)
     for name, others in arrows.items():
         for other in others:
@@ -444,13 +456,9 @@ def live() -> dict[str, Any]:
                 print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
                 continue
             found[f"walk: {name}"], details[f"walk: {name}"] = len(seen), seen
-    try:
-        job = third_party()
-        found["calls: two small steps of a third party's kernel"] = calls(job)
-        for n in (1, 60, 1000):
-            found[f"adagrad on {n} row{'s' * (n > 1)}, public over bare"] = adagrad_ratio(n)
-    except Exception as error:
-        print(f"kernels: {type(error).__name__}: {error}", file=sys.stderr)
+    found["calls: two small steps of a third party's kernel"] = calls(third_party())
+    for n in (1, 60, 1000):
+        found[f"adagrad on {n} row{'s' * (n > 1)}, public over bare"] = adagrad_ratio(n)
     ours, theirs = (
         min(timeit.repeat(make, number=n, repeat=9)) / n
         for make, n in ((ConditionalPMF, 200), (SVD, 20_000))
@@ -468,11 +476,11 @@ def adagrad_ratio(n: int) -> float:
 
     with kernels.use("cpu"):
         resolved = kernels.resolve("adagrad")
-    compiled = [
+    loop = next(
         each
         for each in vars(sys.modules[resolved.__module__]).values()
         if hasattr(each, "py_func") and {"table", "sums"} <= set(each.py_func.__code__.co_varnames)
-    ]
+    )
     rng = np.random.default_rng(0)
     table, sums = np.ones((1000, 200), np.float32), np.ones(1000, np.float32)
     rows, gradient = rng.permutation(1000)[:n], rng.standard_normal((n, 200), np.float32)
@@ -489,16 +497,11 @@ def adagrad_ratio(n: int) -> float:
         "first": 0,
         "last": n,
     }
-    loop = compiled[0] if compiled else None
-    code = loop.py_func.__code__ if loop else None
-    names = code.co_varnames[: code.co_argcount] if code else ()
-    arguments = [given.get(name, rate) for name in names]
+    code = loop.py_func.__code__
+    arguments = [given.get(name, rate) for name in code.co_varnames[: code.co_argcount]]
 
     def bare() -> None:
-        if loop:
-            loop(*arguments)
-        else:
-            resolved(table, sums, narrow, gradient, rate, 1)
+        loop(*arguments)
 
     number = 200 // n + 20  # so short that other processes leave some of the repetitions alone
     ours, theirs = (min(timeit.repeat(job, number=number, repeat=200)) for job in (public, bare))

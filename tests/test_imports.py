@@ -1,40 +1,21 @@
 """The arrows of imports: host adapter -> model -> core, and nowhere a circle."""
 
 import ast
+import re
 
 import pytest
 
 from benchmarks.freshness import ROOT
-from benchmarks.shape import circles, sources
+from benchmarks.shape import arrows_of, circles, imports, sources
 
 MODULES = sources(ROOT)
 NAMES = ("tacenda", "tacenda_embeddings", "tacenda_lm", "tacenda_surprise")
 HOSTS = {"spacy", "thinc", "surprise"}
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+AT_IMPORT, IN_FUNCTIONS_TOO = (
+    imports(MODULES, functions=each, types=False) for each in (False, True)
+)
 
 pytestmark = pytest.mark.skipif(not MODULES, reason="reads the source tree")
-
-
-def imported(source, *, functions):
-    """Names that a module imports, with or without what its functions import when they are called."""
-
-    def walk(node):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                continue
-            if isinstance(child, FUNCTIONS) and not functions:
-                continue
-            if isinstance(child, ast.Import):
-                yield from (alias.name for alias in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                assert not child.level, f"{source.path}: write imports in full"
-                for alias in child.names:
-                    full = f"{child.module}.{alias.name}"
-                    yield full if full in MODULES else child.module
-            else:
-                yield from walk(child)
-
-    return set(walk(source.tree))
 
 
 def test_circles_are_found():
@@ -42,14 +23,18 @@ def test_circles_are_found():
     assert circles(arrows) == [["b", "c"], ["e", "f"]]
 
 
-@pytest.mark.parametrize("functions", [False, True], ids=["at import", "in functions too"])
-def test_no_modules_import_each_other_in_a_circle(functions):
+@pytest.mark.parametrize(
+    "imported", [AT_IMPORT, IN_FUNCTIONS_TOO], ids=["at import", "in functions too"]
+)
+def test_no_modules_import_each_other_in_a_circle(imported):
     assert len(MODULES) > 100
-    arrows = {
-        name: (imported(source, functions=functions) & set(MODULES)) - {name}
-        for name, source in MODULES.items()
-    }
-    assert circles(arrows) == []
+    assert circles(arrows_of(imported)) == []
+
+
+def test_imports_are_written_in_full():
+    for module, source in MODULES.items():
+        for node in ast.walk(source.tree):
+            assert not getattr(node, "level", 0), f"{module}: write imports in full"
 
 
 def package(name):
@@ -58,9 +43,9 @@ def package(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_imports_none_of_ours_but_the_core(name):
-    for module, source in MODULES.items():
+    for module, names in IN_FUNCTIONS_TOO.items():
         if package(module) == name:
-            ours = {package(other) for other in imported(source, functions=True)} & set(NAMES)
+            ours = {package(other) for other in names} & set(NAMES)
             assert ours <= {name, "tacenda"}, f"{module} imports {ours}"
 
 
@@ -73,10 +58,10 @@ def is_adapter(module):
 
 def test_a_model_knows_no_host_and_no_adapter():
     """But for the tokenizer ``spacy:...`` of the core, which imports spaCy when it is asked for."""
-    for module, source in MODULES.items():
+    for module in MODULES:
         if is_adapter(module):
             continue
-        names = imported(source, functions=module != "tacenda.tokenizers")
+        names = (AT_IMPORT if module == "tacenda.tokenizers" else IN_FUNCTIONS_TOO)[module]
         assert not {package(name) for name in names} & HOSTS, f"{module} imports a host"
         adapters = {name for name in names if name in MODULES and is_adapter(name)}
         assert not adapters, f"{module} imports {adapters}"
@@ -85,9 +70,11 @@ def test_a_model_knows_no_host_and_no_adapter():
 @pytest.mark.parametrize("host", ["spacy", "surprise"])
 def test_no_module_of_the_core_imports_a_host_or_what_is_for_one(host):
     """Command lines included; functions may, when they are called."""
-    core = [name for name in MODULES if package(name) == "tacenda" and "spacy" not in name]
+    imported = imports(MODULES, functions=False)
+    core = [name for name in MODULES if re.match(r"tacenda(?!\.spacy)\b", name)]
     assert len(core) > 50
     for module in core:
-        names = imported(MODULES[module], functions=False)
-        wrong = {n for n in names if package(n) == host or n.startswith(f"tacenda.{host}")}
+        wrong = {
+            n for n in imported[module] if package(n) == host or n.startswith(f"tacenda.{host}")
+        }
         assert not wrong, f"{module} imports {wrong}"

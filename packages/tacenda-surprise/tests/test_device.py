@@ -5,6 +5,7 @@ import pytest
 
 import tacenda
 from support.devices import stand_in
+from support.ratings import rmse
 from tacenda import devices
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError
@@ -58,11 +59,6 @@ def new(model, **more):
 def parts():
     data = synthetic_ratings.generate(300, 200, 9_000, seed=1, informative=0.5)
     return split(data.ratings, 0.2, seed=0)
-
-
-def rmse(model, test):
-    scores = model.score_pairs(test.user_ids, test.item_ids).clip(*model.catalogue.scale)
-    return float(np.sqrt(np.mean((scores - test.values) ** 2)))
 
 
 @named(SAME)

@@ -38,7 +38,6 @@ def renew_in_children(owner: _OwnerOfLocks) -> None:
 
 
 def _renew_owners() -> None:
-    """Replace the locks of all owners."""
     for owner in list(_owners):
         owner.renew()
 

@@ -286,7 +286,6 @@ def _write_into(folder: Path, artifact: Artifact) -> bytes:
 
 
 def _read_head(folder: Path) -> bytes:
-    """Read the manifest of a folder."""
     try:
         size = _verify(folder / MANIFEST)
     except (ArtifactError, NotADirectoryError) as error:

@@ -441,5 +441,4 @@ def _measure(part: Part) -> tuple[int, int, int]:
 
 
 def _count_types(part: Part, n_types: int) -> NDArray[np.int64]:
-    """Count the occurrences of each type in a part."""
     return np.bincount(part.ids, minlength=n_types)

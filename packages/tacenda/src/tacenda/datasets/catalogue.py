@@ -160,7 +160,6 @@ def get(name: str) -> DatasetSpec:
 
 
 def _list_specs() -> list[tuple[str, DatasetSpec]]:
-    """Return every (distribution, spec)."""
     found: list[tuple[str, DatasetSpec]] = []
     for record in plugins.available("datasets"):
         try:

@@ -409,7 +409,6 @@ class FitLoop:
             self.model.load_parameters(self._best)
 
     def _save(self, recorder: CheckpointFolder) -> None:
-        """Save a checkpoint."""
         self.history.seconds = self._earlier + time.monotonic() - self._began
         self._flush()
         progress = {
