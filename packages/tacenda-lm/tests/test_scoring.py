@@ -294,9 +294,16 @@ def test_the_perplexity_of_nothing_is_not_a_number(model):
 
 
 def test_an_impossible_text_has_infinite_perplexity():
-    parts = {"log_prob_eos": 0.0, "log_prob_oov": 0.0, "n_oov": 0, "n_characters": None}
-    assert Perplexity(log_prob=-math.inf, n_sentences=1, n_words=1, **parts) == math.inf
-    assert Perplexity(log_prob=-1e9, n_sentences=1, n_words=0, **parts) == math.inf
+    parts = {"log_prob_eos": -2.0, "log_prob_oov": 0.0, "n_oov": 0, "n_characters": None}
+    assert Perplexity(log_prob_known=-math.inf, n_sentences=1, n_words=1, **parts) == math.inf
+    assert Perplexity(log_prob_known=-1e9, n_sentences=1, n_words=1, **parts) == math.inf
+    # of unknown words alone: the other measures do not count them
+    parts |= {"log_prob_oov": -math.inf, "n_oov": 1}
+    found = Perplexity(log_prob_known=-4.0, n_sentences=1, n_words=3, **parts)
+    assert found == found.without_eos == math.inf
+    assert found.without_oov == pytest.approx(math.exp(2))
+    assert found.without_oov_and_eos == pytest.approx(math.exp(2))
+    assert found.ppl1 == pytest.approx(math.exp(3))
 
 
 def test_another_vocabulary_is_refused(model):
@@ -469,6 +476,18 @@ def test_generation_is_refused_where_only_unknown_words_are_possible():
 def test_settings_of_generation_out_of_range_are_refused(model, act):
     with pytest.raises(ConfigurationError):
         act(model)
+
+
+def test_an_impossible_hypothesis_has_its_place_without_the_model_and_no_sum_is_nan(
+    model, monkeypatch
+):
+    log_probs = [np.array([-np.inf]), np.array([-1.0])]
+    monkeypatch.setattr(type(model), "token_log_probs", lambda *_: log_probs)
+    found = model.rescore([("a", 1.0), ("b", 5.0)], weight=0.0)
+    assert [each.total for each in found] == [5.0, 1.0]
+    for score, weight in ((math.inf, 1.0), (0.0, math.nan), (math.nan, 1.0)):
+        with pytest.raises(DataError, match="total of hypothesis 1 is nan"):
+            model.rescore([("a", score), ("b", 1.0)], weight=weight)
 
 
 def test_rescoring_adds_the_model_to_the_own_scores(model):

@@ -487,20 +487,22 @@ class LanguageModel(Estimator):
         Raises
         ------
         DataError
-            A score is NaN.
+            A sum is NaN, as where a number given is.
         """
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
-        for i, (_, score) in enumerate(pairs, start=1):
-            if math.isnan(score):
-                raise DataError(
-                    f"the score of hypothesis {i} is nan: give a number, or leave it out"
-                )
         tokens = [self._tokens(sentence) for sentence, _ in pairs]
         scored = self.token_log_probs(tokens)
         rescored = []
-        for (sentence, score), words, log_probs in zip(pairs, tokens, scored, strict=True):
+        triples = zip(pairs, tokens, scored, strict=True)
+        for i, ((sentence, score), words, log_probs) in enumerate(triples, start=1):
             log_prob = float(log_probs.sum())
-            total = score + weight * log_prob + word_bonus * len(words)
+            # an impossible sentence has the log-probability -inf, which times zero is NaN
+            total = score + (weight * log_prob if weight else 0.0) + word_bonus * len(words)
+            if math.isnan(total):
+                raise DataError(
+                    f"the total of hypothesis {i} is nan: its score is {score} and its log-probability {log_prob}, "
+                    f"with weight={weight} and word_bonus={word_bonus}"
+                )
             rescored.append(Rescored(sentence, total, score, log_prob))
         return sorted(rescored, key=lambda hypothesis: -hypothesis.total)
 
@@ -555,10 +557,11 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
         shares = None if unknown is None else float(spelling.log_shares(unknown).sum())
         return n_characters, shares
 
+    words = scores[~ends]
     return Perplexity(
-        log_prob=float(scores.sum()),
+        log_prob_known=float(words[~block.oov].sum()),
+        log_prob_oov=float(words[block.oov].sum()),
         log_prob_eos=float(scores[ends].sum()),
-        log_prob_oov=float(scores[~ends][block.oov].sum()),
         n_sentences=len(offsets) - 1,
         n_words=n_words,
         n_oov=int(block.oov.sum()),

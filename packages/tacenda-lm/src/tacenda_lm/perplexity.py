@@ -44,12 +44,12 @@ class Perplexity(float):
     probability of ``<unk>``. An empty text has a perplexity of NaN.
     """
 
-    #: Natural log-probability of the whole text, ``</s>`` included.
-    log_prob: float
-    #: The part of it that belongs to ``</s>``.
-    log_prob_eos: float
-    #: The part of it that belongs to words outside the vocabulary.
+    #: Natural log-probability of the words of the vocabulary.
+    log_prob_known: float
+    #: That of the words outside the vocabulary.
     log_prob_oov: float
+    #: That of ``</s>``.
+    log_prob_eos: float
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int
     #: Number of tokens without ``</s>``.
@@ -67,9 +67,9 @@ class Perplexity(float):
 
         ``n_characters`` and ``log_prob_spelling`` can be left to a function ``_spell``, which computes them on request.
         """
-        self = super().__new__(
-            cls, _compute_perplexity(sums["log_prob"], sums["n_words"] + sums["n_sentences"])
-        )
+        log_prob = sums["log_prob_known"] + sums["log_prob_oov"] + sums["log_prob_eos"]
+        n_tokens = sums["n_words"] + sums["n_sentences"]
+        self = super().__new__(cls, _compute_perplexity(log_prob, n_tokens))
         if not sums["n_oov"]:
             sums["log_prob_spelling"] = 0.0
         vars(self).update(sums)
@@ -105,7 +105,7 @@ class Perplexity(float):
     ) -> Self:
         """Combine the perplexities of several texts into one."""
         listed = list(parts)
-        names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
+        names = "log_prob_known", "log_prob_oov", "log_prob_eos", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in listed) for name in names}
 
         def add_up(name: str) -> Any:
@@ -123,6 +123,11 @@ class Perplexity(float):
         return float(self)
 
     @property
+    def log_prob(self) -> float:
+        """Natural log-probability of the whole text, ``</s>`` included."""
+        return self.log_prob_known + self.log_prob_oov + self.log_prob_eos
+
+    @property
     def n_tokens(self) -> int:
         """Number of predicted tokens: words and ends of sentences."""
         return self.n_words + self.n_sentences
@@ -130,23 +135,24 @@ class Perplexity(float):
     @property
     def without_oov(self) -> float:
         """The perplexity without words outside the vocabulary (KenLM: excluding OOVs)."""
-        return _compute_perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
+        left = self.log_prob_known + self.log_prob_eos
+        return _compute_perplexity(left, self.n_tokens - self.n_oov)
 
     @property
     def without_eos(self) -> float:
         """The perplexity of words only, without ``</s>``."""
-        return _compute_perplexity(self.log_prob - self.log_prob_eos, self.n_words)
+        return _compute_perplexity(self.log_prob_known + self.log_prob_oov, self.n_words)
 
     @property
     def without_oov_and_eos(self) -> float:
         """The perplexity of words of the vocabulary only."""
-        left = self.log_prob - self.log_prob_eos - self.log_prob_oov
-        return _compute_perplexity(left, self.n_words - self.n_oov)
+        return _compute_perplexity(self.log_prob_known, self.n_words - self.n_oov)
 
     @property
     def ppl1(self) -> float:
         """SRILM's ``ppl1``: without words outside the vocabulary, and with ``</s>`` in the sum but not in the count."""
-        return _compute_perplexity(self.log_prob - self.log_prob_oov, self.n_words - self.n_oov)
+        left = self.log_prob_known + self.log_prob_eos
+        return _compute_perplexity(left, self.n_words - self.n_oov)
 
     @property
     def oov_rate(self) -> float:

@@ -453,9 +453,9 @@ class KneserNey(LanguageModel):
         if not 0 < len(line) <= _MAX_LINE_LENGTH or line[0] == "\ufeff":
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
-        total, end, unknown, n_words, n_oov = scorer.measure_line(*scorer.arguments, text)
+        known, unknown, end, n_words, n_oov = scorer.measure_line(*scorer.arguments, text)
         # blank lines, lines with special tokens and damaged tables are left to the slower way
-        if n_words < 1 or not total <= 0:
+        if n_words < 1 or not max(known, unknown, end) <= 0:
             return None
 
         def spell() -> tuple[int, float]:
@@ -465,9 +465,9 @@ class KneserNey(LanguageModel):
             return sum(map(len, tokens)) + n_words, float(shares.sum())
 
         return Perplexity(
-            log_prob=total,
-            log_prob_eos=end,
+            log_prob_known=known,
             log_prob_oov=unknown,
+            log_prob_eos=end,
             n_sentences=1,
             n_words=n_words,
             n_oov=n_oov,

@@ -232,5 +232,7 @@ def measure_line(
         return 0.0, 0.0, 0.0, -1, -1
     ids, scores = scored
     unknown = words[0].id_of(UNKNOWN)
-    oov = [score for w, score in zip(ids, scores, strict=True) if w == unknown]
-    return reduce(add, scores, 0.0), scores[-1], reduce(add, oov, 0.0), len(ids) - 1, len(oov)
+    pairs = list(zip(ids[:-1], scores[:-1], strict=True))
+    known = [score for w, score in pairs if w != unknown]
+    oov = [score for w, score in pairs if w == unknown]
+    return reduce(add, known, 0.0), reduce(add, oov, 0.0), scores[-1], len(pairs), len(oov)

@@ -213,7 +213,7 @@ def score_line(words, data, shape, text, bos, eos):
 
 @njit
 def measure_line(words, data, shape, text):
-    """Return the log-probability of a line after ``<s>``, the parts of ``</s>`` and of ``<unk>``, and two counts.
+    """Return the log-probabilities of known words, of unknown words and of ``</s>`` in a line, and two counts.
 
     The counts are the number of words, -1 if special tokens are written in the line, and the number of unknown words.
     """
@@ -224,13 +224,14 @@ def measure_line(words, data, shape, text):
     context, offsets = np.full(1, words[3], np.int64), np.array([0, n])
     scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
     sequence_scores(data, shape, ids, offsets, context, scores, matched)
-    total, oov, n_oov = 0.0, 0.0, 0
-    for i in range(n):
-        total += scores[i]
+    known, oov, n_oov = 0.0, 0.0, 0
+    for i in range(n - 1):
         if ids[i] == words[4]:
             oov += scores[i]
             n_oov += 1
-    return total, scores[n - 1], oov, n - 1, n_oov
+        else:
+            known += scores[i]
+    return known, oov, scores[n - 1], n - 1, n_oov
 
 
 @njit

@@ -98,9 +98,9 @@ class DocScores(NamedTuple):
         scores, oov, ends = self.log_prob[chosen], self.oov[chosen], self.select_eos(chosen)
         share = None if self.share is None else float(self.share[chosen].sum())
         return Perplexity(
-            log_prob=float(scores.sum() + ends.sum()),
-            log_prob_eos=float(ends.sum()),
+            log_prob_known=float(scores[~oov].sum()),
             log_prob_oov=float(scores[oov].sum()),
+            log_prob_eos=float(ends.sum()),
             n_sentences=len(ends),
             n_words=len(scores),
             n_oov=int(oov.sum()),
