@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.array_ops import sum_rows
 from tacenda.kernels.hidden_markov import (
     Counts,
     FeatureCounts,
@@ -188,15 +189,6 @@ def _count_pairs(A, a, v, tokens, borders, N, begin, end):
                     row[i] *= probabilities[i]
 
 
-@njit
-def _add_rows(table, rows, added):
-    """Add each row of ``added`` to its row of the table, in order."""
-    for t in range(len(rows)):
-        row, new = table[rows[t]], added[t]
-        for j in range(len(row)):
-            row[j] += new[j]
-
-
 def hmm_block(blocks, emissions, starts, observed, threads):
     a = np.empty((len(observed.words), emissions.shape[1]), blocks.dtype)
     c = np.empty(len(a), blocks.dtype)
@@ -219,10 +211,9 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     borders = np.searchsorted(pairs[tokens], np.arange(len(blocks) + 1))
     counts = np.zeros_like(blocks)
     in_parts(_count_pairs, len(blocks), threads, blocks, a, v, tokens, borders, counts)
-    emitted, started = np.zeros_like(emissions), np.zeros_like(starts)
-    _add_rows(emitted, words, posteriors)
     begins = np.diff(offsets) > 0
-    _add_rows(started, first[begins], posteriors[offsets[:-1][begins]])
+    emitted = sum_rows(words, posteriors, len(emissions))
+    started = sum_rows(first[begins], posteriors[offsets[:-1][begins]], len(starts))
     return Counts(counts, emitted, started, posteriors)
 
 
@@ -280,10 +271,9 @@ def hmm_features_backward(model, observed, found):
         m[inner[own]] = before @ model.left[group]
     for group, own in _group_by_class(classes[inner]):
         dy[group] = v[inner[own]].T @ m[inner[own]]
-    emitted, started = np.zeros_like(model.emissions), np.zeros_like(model.starts)
-    _add_rows(emitted, words, posteriors)
     begins = offsets[:-1][np.diff(offsets) > 0]
-    _add_rows(started, classes[begins], posteriors[begins])
+    emitted = sum_rows(words, posteriors, len(model.emissions))
+    started = sum_rows(classes[begins], posteriors[begins], len(model.starts))
     return FeatureCounts(dx, dy, emitted, started)
 
 
