@@ -1,5 +1,7 @@
 """`MorphologicalLDS`: words the LDS has never seen, read by their morphemes."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -96,8 +98,10 @@ def test_the_map_is_a_ridge_regression_on_vectors_made_of_morphemes(model, lds, 
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     vocabulary, n_words = lds.vocabulary, words.inventory.type_counts()
-    found = {w: words.inventory.morphemes(w) for w in vocabulary.words if w[0] != "<"}
-    kept = [w for w, m in found.items() if not m.n_unknown and (n_words[m.ids] > 1).all()]
+    proper = [w for w in vocabulary.words if w[0] != "<"]
+    found = [words.inventory.morphemes([word]) for word in proper]
+    is_kept = [not n_unknown[0] and (n_words[m.indices] > 1).all() for m, n_unknown in found]
+    kept = list(itertools.compress(proper, is_kept))
     stand_ins = unit(lds.input_rows[_find_stand_ins(vocabulary, kept)])
     X = np.column_stack([np.ones(len(kept)), stand_ins, words.vectors(kept, prior=True)])
     ridge = np.sqrt(1e-3 * np.square(X).sum() / X.shape[1]) * np.eye(X.shape[1])

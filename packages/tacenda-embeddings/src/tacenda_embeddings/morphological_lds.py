@@ -210,15 +210,10 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
     very word, so the regression would trust it too much.
     """
     vocabulary, inventory = lds.vocabulary, words.inventory
-    is_shared = inventory.type_counts() > 1
-    rows, chosen = [], []
-    for i, word in enumerate(vocabulary.words):
-        if vocabulary.is_reserved(word):
-            continue
-        ids, n_unknown = inventory.morphemes(word)
-        if not n_unknown and len(ids) and is_shared[ids].all():
-            rows.append(i)
-            chosen.append(word)
+    proper = [word for word in vocabulary.words if not vocabulary.is_reserved(word)]
+    counts, n_unknown = inventory.morphemes(proper)
+    n_own = counts @ (inventory.type_counts() <= 1) + n_unknown
+    chosen = [proper[i] for i in np.flatnonzero((n_own == 0) & (counts.sum(axis=1) > 0))]
     if len(chosen) < _MIN_WORDS:
         raise ConfigurationError(
             f"only {len(chosen)} words of the LDS share their morphemes with other words, and {_MIN_WORDS} are needed "
@@ -226,7 +221,7 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
         )
     stand_ins = lds.input_rows[_find_stand_ins(vocabulary, chosen)]
     X = _build_features(stand_ins, words.vectors(chosen, prior=True)).astype(np.float64)
-    Y = _normalize_rows(lds.input_rows[rows]).astype(np.float64)
+    Y = _normalize_rows(lds.input_rows[vocabulary.encode(chosen)]).astype(np.float64)
     gram = X.T @ X
     gram += _RIDGE_SHARE * np.trace(gram) / len(gram) * np.eye(len(gram))
     return np.asarray(np.linalg.solve(gram, X.T @ Y), np.float32)

@@ -17,10 +17,10 @@ from tacenda_embeddings.varembed.morphemes import (
     MAX_LETTERS,
     Lattice,
     MorfessorSegmenter,
-    find_best_pieces,
     learn_segmenter,
     load_segmenter,
 )
+from tacenda_embeddings.varembed.viterbi import Lexicon, find_best_pieces
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
 WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "ers", "able")]
@@ -45,26 +45,45 @@ def splits(word):
         yield [*pieces, word[start:]]
 
 
-COSTS = {"a": -2.0, "b": -2.5, "ab": -3.0, "ba": -4.6, "aba": -7.1, "bb": -4.0}
+COSTS = {"a": -2.0, "b": -2.5, "ab": -3.0, "ba": -4.6, "aba": -7.1, "bb": -4.0, "é\U0001f600": -3.0}
 
 
-@given(st.text("abc", max_size=9))
-def test_viterbi_finds_the_best_of_all_segmentations(word):
-    letter = -9.0
-    found, score = find_best_pieces(word, COSTS, 3, letter)
-    assert "".join(found) == word
-    best = max(
-        sum(COSTS.get(p, letter if len(p) == 1 else -math.inf) for p in pieces if p)
-        for pieces in splits(word)
-    )
-    assert score == pytest.approx(best)
+@given(st.lists(st.text("abcé\U0001f600", max_size=8), max_size=4), st.data())
+def test_viterbi_finds_the_best_of_all_segmentations(words, data):
+    names, letter = list(COSTS), -9.0
+    banned = [data.draw(st.integers(-1, len(names) - 1)) for _ in words]
+    lexicon = Lexicon.build(names, np.array([*COSTS.values()]))
+    segmented, scores = find_best_pieces(words, lexicon, letter, np.array(banned, np.int64))
+    for word, without, pieces, score in zip(words, banned, segmented, scores, strict=True):
+        costs = {name: cost for name, cost in COSTS.items() if names.index(name) != without}
+        assert "".join(pieces) == word
+
+        def price(ways, costs=costs):
+            return sum(costs.get(p, letter * len(p)) for p in ways)
+
+        def allowed(ways, costs=costs):
+            return all(p in costs or len(p) == 1 for p in ways if p)
+
+        assert score == pytest.approx(max(map(price, filter(allowed, splits(word)))))
+        assert price(pieces) == pytest.approx(score)
+
+
+def test_many_pieces_are_all_found_in_the_table():
+    pieces = sorted({f"{i * 7919 % 10007}" for i in range(3000)})
+    lexicon = Lexicon.build(pieces, np.full(len(pieces), -1.0))
+    assert find_best_pieces(pieces, lexicon, -9.0)[0] == [(piece,) for piece in pieces]
+
+
+def test_of_equal_segmentations_the_last_piece_is_the_longer_one():
+    lexicon = Lexicon.build(["a", "aa"], np.array([-1.0, -1.0]))
+    assert find_best_pieces(["aaa"], lexicon, -9.0)[0] == [("a", "aa")]
 
 
 def test_letters_that_no_piece_covers_become_one_unknown_piece():
     lexicon = MorfessorSegmenter(["a", "b", "ab"], [-2.0, -2.0, -3.0])
-    assert lexicon.segment("abxyzab") == ("ab", "xyz", "ab")
-    assert lexicon.segment("xyz") == ("xyz",)
-    assert lexicon.segment("") == ()
+    assert lexicon.segment(["abxyzab"])[0] == ("ab", "xyz", "ab")
+    assert lexicon.segment(["xyz"])[0] == ("xyz",)
+    assert lexicon.segment([""])[0] == ()
 
 
 def test_expected_counts_are_those_of_enumeration():
@@ -86,8 +105,8 @@ def test_expected_counts_are_those_of_enumeration():
 
 def test_unigram_finds_stems_and_endings():
     segmenter = learn_segmenter("unigram", WORDS, 60)
-    assert segmenter.segment("walking") == (f"{BEGIN}walk", "ing")
-    assert segmenter.segment("rewalkable")[-1] == "able"
+    assert segmenter.segment(["walking"])[0] == (f"{BEGIN}walk", "ing")
+    assert segmenter.segment(["rewalkable"])[0][-1] == "able"
     assert len(segmenter.pieces) <= 60
 
 
@@ -99,7 +118,7 @@ def test_learning_is_deterministic_whatever_the_order():
 
 
 def test_pieces_of_a_known_word_spell_it(segmenter):
-    for word, pieces in zip(WORDS, segmenter.segment_all(WORDS), strict=True):
+    for word, pieces in zip(WORDS, segmenter.segment_learned(WORDS), strict=True):
         if segmenter.name == "ngrams":
             assert all(piece in f"<{word}>" for piece in pieces)
         else:
@@ -108,7 +127,7 @@ def test_pieces_of_a_known_word_spell_it(segmenter):
 
 @pytest.mark.parametrize("word", STRANGE_WORDS)
 def test_any_string_can_be_segmented(segmenter, word):
-    pieces = segmenter.segment(word)
+    pieces = segmenter.segment([word])[0]
     assert all(isinstance(piece, str) and piece for piece in pieces)
     assert sum(map(len, pieces)) <= (MAX_LETTERS + 2) * 20
 
@@ -118,18 +137,18 @@ def test_strange_words_can_be_learned_from(name):
     segmenter = learn_segmenter(name, [word for word in STRANGE_WORDS if word], 20)
     again = load_segmenter(name, segmenter.arrays())
     for word in STRANGE_WORDS:
-        assert again.segment(word) == segmenter.segment(word)
+        assert again.segment([word])[0] == segmenter.segment([word])[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_words_give_an_empty_inventory(name):
-    assert len(learn_segmenter(name, [], 20).segment("word")) <= 1
+    assert len(learn_segmenter(name, [], 20).segment(["word"])[0]) <= 1
 
 
 def test_arrays_bring_it_back(segmenter):
     again = load_segmenter(segmenter.name, segmenter.arrays())
     for word in (*WORDS, "rewalked", "zzz"):
-        assert again.segment(word) == segmenter.segment(word)
+        assert again.segment([word])[0] == segmenter.segment([word])[0]
 
 
 def test_damaged_pieces_are_refused():
@@ -162,5 +181,5 @@ def test_words_never_seen_are_cut_much_as_morfessor_would():
     model.load_data([(1, word) for word in sorted(WORDS)], count_modifier=lambda _: 1)
     model.train_batch()
     ours = learn_segmenter("morfessor", WORDS, 0)
-    same = [ours.segment(word) == tuple(model.viterbi_segment(word)[0]) for word in WORDS]
+    same = [ours.segment([word])[0] == tuple(model.viterbi_segment(word)[0]) for word in WORDS]
     assert np.mean(same) > 0.9

@@ -114,12 +114,16 @@ class _Lookup(dict[str, int]):
             return UNKNOWN
         if not _is_reserved(word, self.oov):
             word = _with_digits(self.normalization(word), self.normalization)
-        # the finest class comes first
+        # the finest class comes first; classes are not normalized, so their own ids are simpler to find
         if self.oov == "learned":
             names = learned_names(word)
         else:
             names = [word_class(word), coarser_class(word_class(word)) or UNKNOWN]
-        return next((name for name in names if self.own(name) is not None), UNKNOWN)
+        for name in names:
+            word_id = self.get(name)
+            if word_id is not None and self.words[word_id] == name:
+                return name
+        return UNKNOWN
 
     def own(self, word: str) -> int | None:
         """Return the id of the word's own type, or None if it has none."""
@@ -127,8 +131,8 @@ class _Lookup(dict[str, int]):
         word_id = self.get(word)
         if word_id is not None and self.words[word_id] == word:
             return word_id
-        normalized = word if _is_reserved(word, self.oov) else self.normalization(word)
-        if normalized == word:
+        normalized = self.normalization(word)
+        if normalized == word or _is_reserved(word, self.oov):
             return None
         word_id = self.get(normalized)
         return word_id if word_id is not None and self.words[word_id] == normalized else None

@@ -41,6 +41,7 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # whose results stay in the second-level cache
 _FEW_TOKENS = 128  # it does not pay to look for equal words among them
+_FIRST_ROWS = 4096  # that a cache has space for at first; memory is only taken for rows that are written
 _CACHE_BYTES = 32_000_000  # of rows that a layer caches before it starts again
 
 
@@ -223,9 +224,9 @@ class _Cache:
         self.used = 0
         n_read = 4 * len(plan.hashed) + plan.static
         self.rows = _Rows(
-            np.empty((256, len(W)), np.float32),
-            np.full((256, n_read), -1, np.int32),
-            np.empty(256, np.uint64),
+            np.empty((_FIRST_ROWS, len(W)), np.float32),
+            np.full((_FIRST_ROWS, n_read), -1, np.int32),
+            np.empty(_FIRST_ROWS, np.uint64),
         )
         # transposed, in C order: BLAS multiplies a short text by such a copy faster
         self.columns = {

@@ -332,8 +332,6 @@ class MorphologicalVectors(BaseVectors):
         if not self._compared and self.model is not None:
             self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
-        if self._survey is not None:
-            self._survey.count(filter(str.strip, map(self._find_text, listed)))
         vectors = self._ops.alloc2f(len(listed), self.vectors_length)
         rows = [self._find_row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]
@@ -342,6 +340,8 @@ class MorphologicalVectors(BaseVectors):
         if self.model is not None and unseen:
             imputed = self._impute([listed[i] for i in unseen])
             vectors[unseen] = self._ops.asarray2f(imputed, dtype="float32")
+        if self._survey is not None:  # by now the model has cached what it knows of the words
+            self._survey.count(filter(str.strip, map(self._find_text, listed)))
         return vectors
 
     def _impute(self, keys: list[Any]) -> Any:

@@ -91,13 +91,12 @@ class FittedWords(Arrays):
         rows = np.fromiter(map(self._find_row, words), np.int64, len(words))
         seen = rows >= 0
         vectors[seen] = (self.prior if prior else self.words)[rows[seen]]
-        for i in np.flatnonzero(~seen).tolist():
-            vectors[i] = self._impute(words[i])
+        vectors[~seen] = self._impute([words[i] for i in np.flatnonzero(~seen)])
         return vectors
 
     def knows(self, word: str) -> bool:
         """Return whether a word was trained, or has a morpheme that was."""
-        return self._find_row(word) >= 0 or bool(self._impute(word).any())
+        return self._find_row(word) >= 0 or bool(self._impute([word]).any())
 
     def _find_row(self, word: str) -> int:
         """Return the row of a word that was trained, or -1. Raises CorpusError if it is not a string."""
@@ -115,18 +114,20 @@ class FittedWords(Arrays):
         self._cached_rows[word] = row
         return row
 
-    def _impute(self, word: str) -> Vectors:
-        """Return the vector of an unseen word (width,), the sum of its morphemes; zeros if it has no known one."""
-        vector = self._cached_vectors.get(word)
-        if vector is None:
-            ids, n_unknown = self.inventory.morphemes(word)
-            vector = self.morphemes[ids].sum(0) + np.float32(n_unknown) * self.unknown
-            if self.inventory.shared_ids.issuperset(ids.tolist()):
-                vector = np.zeros_like(vector)
-            if len(self._cached_vectors) >= _CACHED_WORDS:
-                self._cached_vectors.clear()
-            self._cached_vectors[word] = vector
-        return vector
+    def _impute(self, words: Sequence[str]) -> Vectors:
+        """Return the vectors of unseen words (words, width), the sums of their morphemes; zeros if none is known."""
+        cached = self._cached_vectors
+        found = {word: cached.get(word) for word in words}
+        new = [word for word, vector in found.items() if vector is None]
+        if new:
+            counts, n_unknown = self.inventory.morphemes(new)
+            vectors = counts @ self.morphemes + np.outer(np.float32(n_unknown), self.unknown)
+            vectors[counts @ self.inventory.means_something == 0] = 0
+            found.update(zip(new, vectors, strict=True))
+            if len(cached) + len(new) > _CACHED_WORDS:
+                cached.clear()
+            cached.update((word, found[word]) for word in new[:_CACHED_WORDS])
+        return np.array([found[word] for word in words], np.float32).reshape(-1, self.words.shape[1])
 
 
 class MorphologicalEmbedder(Estimator, Generic[S]):
@@ -175,7 +176,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     def pieces(self, word: str) -> tuple[str, ...]:
         """Return the morphemes of any word. Raises NotFittedError."""
-        return self.inventory.pieces(word)
+        return self.inventory.pieces([word])[0]
 
     def knows(self, word: str) -> bool:
         """Return whether a word has a vector, because it or one of its morphemes was seen. Raises NotFittedError."""

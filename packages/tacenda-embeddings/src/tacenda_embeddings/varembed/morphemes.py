@@ -23,7 +23,7 @@ from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
 from tacenda.errors import ArtifactError, ConfigurationError, importing
 from tacenda.forks import cached_property
 from tacenda.progress import track
-from tacenda.vocabulary import Vocabulary, not_a_string, pack_names, unpack_names
+from tacenda.vocabulary import Normalization, Vocabulary, not_a_string, pack_names, unpack_names
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,14 +34,9 @@ _EARLIER_BASE = "<base>"  # in saved models, in which a piece could have this na
 
 _CAPITALS = "<Xx>", "<XX>", "<xX>"
 
+_DIGITS = re.compile(r"\d+")
+
 MAX_PIECES = 16  # of a word, without base and capitals; the last one is the rest of the word
-
-
-class Morphemes(NamedTuple):
-    """The morphemes of one word."""
-
-    ids: Ints  # (known,), of those that are in the inventory
-    n_unknown: int  # of the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +61,12 @@ class Inventory:
         Raises ConfigurationError if the segmenter is unknown or its package is not installed.
         """
         spellings = [
-            "" if vocabulary.is_reserved(word) else _spell(word, vocabulary)
+            "" if vocabulary.is_reserved(word) else _spell_type(word, vocabulary)
             for word in vocabulary.words
         ]
         distinct = list(dict.fromkeys(spelling.lower() for spelling in spellings if spelling))
         learned = learn_segmenter(segmenter, distinct, n_morphemes)
-        segmented = dict(zip(distinct, learned.segment_all(distinct), strict=True)) | {"": ()}
+        segmented = dict(zip(distinct, learned.segment_learned(distinct), strict=True)) | {"": ()}
         names = {BASE: 0}
         offsets, ids = [0], []
         for spelling in spellings:
@@ -90,36 +85,43 @@ class Inventory:
     def _ids(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
-    def pieces(self, word: str) -> tuple[str, ...]:
-        """Return the names of the morphemes of a word, known or not, without the base; an empty word has none.
+    def pieces(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the names of the morphemes of words, known or not, without the base; an empty word has none.
 
-        Raises CorpusError if it is not a string.
+        Raises CorpusError if a word is not a string.
         """
-        if not isinstance(word, str):
-            raise not_a_string(word)
         vocabulary = self.vocabulary
-        if word in vocabulary:
-            i = vocabulary.id_of(word)
-            ids = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
-            return tuple(self.names[id_] for id_ in ids if id_ != 0)
-        spelling = _spell(word, vocabulary)
-        pieces = _limit(self.segmenter.segment(spelling.lower()), self.segmenter)
-        return (*pieces, *_find_capitals(spelling))
+        found: dict[str, tuple[str, ...]] = {}
+        spelled: dict[str, str] = {}
+        for word in words:
+            if not isinstance(word, str):
+                raise not_a_string(word)
+            if word in vocabulary:
+                i = vocabulary.id_of(word)
+                ids = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
+                found[word] = tuple(self.names[id_] for id_ in ids if id_ != 0)
+            else:
+                spelled[word] = _spell(word, vocabulary.normalization)
+        segmented = self.segmenter.segment([spelling.lower() for spelling in spelled.values()])
+        for (word, spelling), pieces in zip(spelled.items(), segmented, strict=True):
+            found[word] = (*_limit(pieces, self.segmenter), *_find_capitals(spelling))
+        return [found[word] for word in words]
 
-    def morphemes(self, word: str) -> Morphemes:
-        """Return the known morphemes of any word, with the base, and the number of unknown ones."""
-        pieces = self.pieces(word)
-        ids = [self._ids[piece] for piece in pieces if piece in self._ids]
-        # letters of an unknown piece that overlaps others are known from those
-        n_unknown = 0 if self.segmenter.overlaps else len(pieces) - len(ids)
-        if self.base:
-            ids.insert(0, 0)
-        return Morphemes(np.array(ids, np.int64), n_unknown)
+    def morphemes(self, words: Sequence[str]) -> tuple[csr_array, Ints]:
+        """Return how often words have each known morpheme, as `incidence` does, and their unknown ones (words,)."""
+        ids, bounds, n_unknown = [], [0], []
+        for pieces in self.pieces(words):
+            known = [self._ids[piece] for piece in pieces if piece in self._ids]
+            # letters of an unknown piece that overlaps others are known from those
+            n_unknown.append(0 if self.segmenter.overlaps else len(pieces) - len(known))
+            ids += [0, *known] if self.base else known
+            bounds.append(len(ids))
+        return self._count(np.array(ids, np.int64), np.array(bounds)), np.array(n_unknown)
 
     @cached_property
-    def shared_ids(self) -> frozenset[int]:
-        """The ids of the base and of capitals, which do not depend on the meaning of a word."""
-        return frozenset(self._ids[name] for name in (BASE, *_CAPITALS) if name in self._ids)
+    def means_something(self) -> npt.NDArray[np.bool_]:
+        """Which morphemes (morphemes,) depend on the meaning of a word: all except the base and capitals."""
+        return np.array([name not in (BASE, *_CAPITALS) for name in self.names])
 
     def type_counts(self) -> Ints:
         """Return the number of words of the vocabulary that have each morpheme, int64 (morphemes,)."""
@@ -130,9 +132,12 @@ class Inventory:
     @cached_property
     def incidence(self) -> csr_array:
         """The number of times that each word has each morpheme, float32 (types, morphemes)."""
-        ones = np.ones(len(self.ids), np.float32)
-        shape = (len(self.offsets) - 1, len(self))
-        return csr_array((ones, self.ids, self.offsets), shape=shape)
+        return self._count(self.ids, self.offsets)
+
+    def _count(self, ids: Ints, bounds: Ints) -> csr_array:
+        """Return the number of times (words, morphemes) that ids occur between bounds (words + 1,)."""
+        ones = np.ones(len(ids), np.float32)
+        return csr_array((ones, ids, bounds), shape=(len(bounds) - 1, len(self)))
 
     def sum(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the sums (types, width) of the morpheme vectors (morphemes, width) of every word."""
@@ -167,13 +172,18 @@ class Inventory:
         return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
-def _spell(word: str, vocabulary: Vocabulary) -> str:
+def _spell(word: str, normalization: Normalization) -> str:
     """Return the letters of a word that are segmented: those of its normalized form, in which a number is 0."""
-    normalization = vocabulary.normalization
     if normalization.digits:
-        is_normalized = word in vocabulary and word not in vocabulary.spelled
-        word = word.replace("NUM", "0") if is_normalized else re.sub(r"\d+", "0", word)
+        word = _DIGITS.sub("0", word)
     return word.lower() if normalization.lowercase else word
+
+
+def _spell_type(word: str, vocabulary: Vocabulary) -> str:
+    """Return what `_spell` returns for a word of the vocabulary, in which a number is NUM."""
+    if vocabulary.normalization.digits and word not in vocabulary.spelled:
+        return _spell(word.replace("NUM", "0"), vocabulary.normalization)
+    return _spell(word, vocabulary.normalization)
 
 
 def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:
@@ -229,28 +239,34 @@ class Segmenter:
 
     def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
         self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
-        self._log_prob_of = dict(zip(self.pieces, self.log_probs.tolist(), strict=True))
-        self._longest = max(map(len, self.pieces), default=0)
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
         """Learn pieces from distinct non-empty words, each counted once."""
         raise NotImplementedError
 
-    def segment(self, word: str) -> tuple[str, ...]:
-        """Return the most probable pieces of any string; the empty string has none.
+    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the most probable pieces of any strings; the empty string has none.
 
         Adjacent letters that no piece covers become one unknown piece.
         """
-        return self._find_pieces(_shorten(word))
+        from tacenda_embeddings.varembed.viterbi import find_best_pieces
 
-    def _find_pieces(self, word: str) -> tuple[str, ...]:
-        """Return the most probable pieces of a word, which is short."""
-        return find_best_pieces(word, self._log_prob_of, self._longest, LETTER_LOG_PROB)[0]
+        return find_best_pieces(self._mark(words), self._lexicon, LETTER_LOG_PROB)[0]
 
-    def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+    def _mark(self, words: Sequence[str]) -> list[str]:
+        """Return the letters of words that are segmented."""
+        return [_shorten(word) for word in words]
+
+    @cached_property
+    def _lexicon(self) -> Any:
+        from tacenda_embeddings.varembed.viterbi import Lexicon
+
+        return Lexicon.build(self.pieces, self.log_probs)
+
+    def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the pieces of the words that it has learned from, which may be better than those of `segment`."""
-        return [self.segment(word) for word in track(words, "segmenting", unit=" words")]
+        return self.segment(words)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
@@ -293,36 +309,6 @@ def _shorten(word: str) -> str:
     return word if len(word) <= MAX_LETTERS else word[:half] + word[-half:]
 
 
-def find_best_pieces(
-    word: str, log_probs: Mapping[str, float], longest: int, letter: float
-) -> tuple[tuple[str, ...], float]:
-    """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
-
-    ``log_probs`` has the log-probability of each piece, none longer than ``longest``; ``letter`` is that of a letter
-    which is no piece. Of equally probable segmentations, the one with the longer last piece is returned.
-    """
-    n = len(word)
-    best = [0.0] + [-math.inf] * n
-    cut, known = [0] * (n + 1), [True] * (n + 1)
-    for end in range(1, n + 1):
-        for start in range(max(0, end - longest), end):
-            log_prob = log_probs.get(word[start:end])
-            if log_prob is not None and best[start] + log_prob > best[end]:
-                best[end], cut[end], known[end] = best[start] + log_prob, start, True
-        if best[end - 1] + letter > best[end]:
-            best[end], cut[end], known[end] = best[end - 1] + letter, end - 1, False
-    reversed_pieces: list[str] = []
-    end, next_is_unknown = n, False
-    while end:
-        piece, is_unknown = word[cut[end] : end], not known[end]
-        if is_unknown and next_is_unknown:  # adjacent unknown letters are one piece
-            reversed_pieces[-1] = piece + reversed_pieces[-1]
-        else:
-            reversed_pieces.append(piece)
-        end, next_is_unknown = cut[end], is_unknown
-    return tuple(reversed(reversed_pieces)), best[n]
-
-
 # -- n-grams -------------------------------------------------------------------------------------------
 
 
@@ -344,9 +330,13 @@ class NGramSegmenter(Segmenter):
         ngrams = [ngram for ngram, count in counts.items() if count >= MIN_TYPES]
         return cls(ngrams, [0.0] * len(ngrams))
 
-    def segment(self, word: str) -> tuple[str, ...]:
-        distinct = dict.fromkeys(_list_ngrams(word))
-        return tuple(ngram for ngram in distinct if ngram in self._log_prob_of)
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.pieces)
+
+    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        ngrams = (dict.fromkeys(_list_ngrams(word)) for word in words)
+        return [tuple(filter(self._known.__contains__, distinct)) for distinct in ngrams]
 
 
 def _list_ngrams(word: str) -> list[str]:
@@ -385,8 +375,8 @@ class MorfessorSegmenter(Segmenter):
         segmenter._learned = {word: segmented[key] for word, key in short.items()}
         return segmenter
 
-    def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        return [self._learned.get(word) or self.segment(word) for word in words]
+    def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        return [self._learned.get(word) or self.segment([word])[0] for word in words]
 
 
 def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -435,12 +425,13 @@ class UnigramSegmenter(Segmenter):
         kept = np.flatnonzero(np.isfinite(log_probs)).tolist()
         return cls([pieces[i] for i in kept], log_probs[kept].tolist())
 
-    def segment(self, word: str) -> tuple[str, ...]:
-        if not word:
-            return ()
-        pieces = self._find_pieces(BEGIN + _shorten(word))
+    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        found = super().segment(words)
         # `BEGIN` alone is no morpheme
-        return pieces[1:] if pieces[0] == BEGIN and len(pieces) > 1 else pieces
+        return [p[1:] if len(p) > 1 and p[0] == BEGIN else p for p in found]
+
+    def _mark(self, words: Sequence[str]) -> list[str]:
+        return [BEGIN + _shorten(word) if word else "" for word in words]
 
 
 def _collect_candidates(
@@ -466,6 +457,8 @@ def _fit_pieces(
     lattice: Lattice, pieces: Sequence[str], is_letter: npt.NDArray[np.bool_], n_morphemes: int
 ) -> _Floats:
     """Return natural log-probabilities (pieces,) of the pieces that are kept, -inf for the others."""
+    from tacenda_embeddings.varembed.viterbi import Lexicon, find_best_pieces
+
     alive = np.ones(len(pieces), bool)
     log_probs = np.full(len(pieces), -np.log(max(len(pieces), 1)))
     while True:
@@ -482,13 +475,11 @@ def _fit_pieces(
         if excess <= 0 or not len(droppable):
             return log_probs
         # the log-likelihood that is lost when other pieces replace each piece
-        others = {pieces[i]: float(log_probs[i]) for i in np.flatnonzero(alive).tolist()}
-        loss = np.empty(len(droppable))
-        for row, i in enumerate(track(droppable.tolist(), "unigram segmenter: pruning")):
-            own = others.pop(pieces[i])
-            replacement = find_best_pieces(pieces[i], others, MAX_PIECE_LETTERS, -1e6)[1]
-            loss[row] = expected[i] * (own - replacement)
-            others[pieces[i]] = own
+        left = np.flatnonzero(alive)
+        lexicon = Lexicon.build([pieces[i] for i in left], log_probs[left])
+        own, words = np.searchsorted(left, droppable), [pieces[i] for i in droppable]
+        replacements = find_best_pieces(words, lexicon, -1e6, own)[1]
+        loss = expected[droppable] * (log_probs[droppable] - replacements)
         n = min(excess, len(droppable), max(1, int((1 - SURVIVING_SHARE) * alive.sum())))
         alive[droppable[np.argsort(loss, kind="stable")[:n]]] = False
         log_probs = np.where(alive, log_probs, -np.inf)
