@@ -38,7 +38,7 @@ _PARTS = """
 embeddings.local          embeddings- local
 embeddings.start          embeddings- start
 embeddings.unseen         embeddings- unseen
-embeddings.languages      embeddings- languages languages-1000
+embeddings.languages      embeddings- languages languages-1000 languages-speed
 embeddings.multiword      embeddings- multiword
 embeddings.universal_tags embeddings- universal-tags
 embeddings.peers          embeddings- peers peers-more

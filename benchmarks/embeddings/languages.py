@@ -2,6 +2,7 @@
 
     python -m benchmarks.embeddings.languages [--tasks german] [--seeds 0 1 2]
     python -m benchmarks.embeddings.languages --tables embeddings-languages-1000       with 1,000 sentences, slower
+    python -m benchmarks.embeddings.languages --tables embeddings-languages-speed      on a quiet machine
 
 Universal tags of six languages. Vectors are fitted to raw text as `tacenda embed fit --model vectors --language xx`
 fits them, and tokenized as spaCy tokenizes the language. Pipelines and training are those of `spacy_rows`. No setting
@@ -12,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from spacy.language import Language as Pipeline
 from spacy.tokens import Doc
+from spacy.training import Example
 
 import tacenda
 from benchmarks import kept, reporting
-from benchmarks.embeddings import labelled, pipelines, spacy_rows, subwords
+from benchmarks.embeddings import labelled, pipeline_speed, pipelines, spacy_rows, subwords
 from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
 from tacenda.corpus.lines import numbered_lines
@@ -100,6 +103,15 @@ def lines(name: str) -> Iterator[str]:
         yield from (line for _, line in numbered_lines(path))
 
 
+SPEED_ROWS = (pipelines.DEFAULT, pipelines.RECOMMENDED)
+SPEED_PROTOCOL = {
+    "measure": "words per second of a tagger over raw text, one thread, a pipeline just loaded: caches empty, kernels "
+    "compiled; warm: the next pass over the same text",
+    "text": "test part of the treebank, a sentence a document, in batches of 64",
+    **{key: pipeline_speed.PROTOCOL[key] for key in ("linear algebra", "turns")},
+    "raw text": PROTOCOL["raw text"],
+}
+
 Reader = Callable[[Path], list[labelled.Sentence]]
 
 
@@ -118,8 +130,8 @@ def load(name: str, read: Reader = labelled.universal) -> labelled.Task:
 
 
 @cache
-def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, int]]:
-    """Return LDS and SumEmbed of a language, as the command saves them, and how much text they were fitted to."""
+def kept_models(name: str) -> tuple[Path, Row]:
+    """Return a folder with LDS and SumEmbed of a language, as the command saves them, and what they were fitted to."""
 
     def make(folder: Path) -> Row:
         corpus = Corpus.from_text(
@@ -138,8 +150,14 @@ def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, int]]:
         "vectors": [m().settings.to_dict() for m in (LDS, SumEmbed)],
     }
     folder, figures = kept.folder(f"vectors-{name}", facts, make)
-    tokens = {"tokens": figures["tokens"]}
-    return tacenda.load(folder / "lds"), tacenda.load(folder / "vectors"), tokens
+    return folder, {"tokens": figures["tokens"]}
+
+
+@cache
+def fitted(name: str) -> tuple[LDS, SumEmbed]:
+    """Return LDS and SumEmbed of a language."""
+    folder = kept_models(name)[0]
+    return tacenda.load(folder / "lds"), tacenda.load(folder / "vectors")
 
 
 def made(name: str, row: pipelines.Row) -> tuple[Pipeline, dict[str, list[Doc]]]:
@@ -172,8 +190,40 @@ def rows(size: str, options: Any) -> Iterator[Row]:
     options.sizes = [size]
     for row in spacy_rows.rows_of(options, "languages", ROWS, measure, inputs):
         runs = [str(value["n"]) for key, value in row.items() if key.startswith("test ")]
-        fitted_to = fitted(row["task"])[2] if ROWS[row["row"]].words else {}
+        fitted_to = kept_models(row["task"])[1] if ROWS[row["row"]].words else {}
         yield {**row, "runs": " / ".join(dict.fromkeys(runs)), **fitted_to}
+
+
+def saved(name: str, what: str, folder: Path) -> None:
+    """Save an untrained tagger with the layers of a row, as fast as a trained one."""
+    row = ROWS[what]
+    vectors = fitted(name)[1] if row.words else None
+    models = kept_models(name)[0] / "lds"
+    nlp = pipelines.configured(["tagger"], row, vectors, models, LANGUAGES[name].code)
+    sentences = load(name).train[:250]
+    docs = [Doc(nlp.vocab, words=each.words, tags=each.tags) for each in sentences]
+    nlp.initialize(lambda: [Example(Doc(nlp.vocab, words=[t.text for t in d]), d) for d in docs])
+    nlp.to_disk(folder)
+
+
+def speeds(options: Any) -> Iterator[Row]:
+    for name in options.tasks:
+        text = pipeline_speed.Text("sentences", conllu.read(find(LANGUAGES[name].test)))
+        found: dict[tuple[str, str], list[float]] = {}
+        with TemporaryDirectory() as folder:
+            for turn, what in product(range(-1, options.repeats), SPEED_ROWS):
+                place = Path(folder) / what
+                if turn < 0:
+                    saved(name, what, place)
+                nlp = pipeline_speed.loaded(place, what)
+                for state in ("first", "warm"):
+                    speed = pipeline_speed.words_per_second(nlp, text, "raw text", 64)
+                    if turn >= 0:  # kernels are compiled by now
+                        found.setdefault((what, state), []).append(speed)
+        for (what, state), own in found.items():
+            peers = {"times default": found[pipelines.DEFAULT, state]}
+            about = {"what": f"{name}, {what}, {state}", "task": name, "row": what, "pass": state}
+            yield {**about, **pipeline_speed.compare(own, peers)}
 
 
 #: How a row is drawn: its label, its color, and its marker.
@@ -220,5 +270,6 @@ if __name__ == "__main__":
     tables = (
         Table(name, PROTOCOL, partial(rows, "250"), "what", attrgetter("seeds"), picture),
         Table(f"{name}-1000", PROTOCOL, partial(rows, "1000"), "what", attrgetter("seeds")),
+        Table(f"{name}-speed", SPEED_PROTOCOL, speeds, "what", options=("repeats",)),
     )
-    main(__doc__, *tables, tasks=tuple(LANGUAGES), seeds=spacy_rows.SEEDS)
+    main(__doc__, *tables, tasks=tuple(LANGUAGES), seeds=spacy_rows.SEEDS, repeats=5)

@@ -12,7 +12,7 @@ import gc
 import json
 import time
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ def tag_by_transformer(sentences: list[str], weights: np.ndarray) -> None:
 
 
 def rows(options: Any) -> Iterator[Row]:
-    text = pipeline_speed.Text("sentences", options.sentences)
+    sentences = islice(pipeline_speed.treebank("dev"), options.sentences)
+    text = pipeline_speed.Text("sentences", sentences)
     chosen = options.chosen(ROWS)
     weights = np.zeros((7 * 384, 17), np.float32)
     found: dict[str, list[float]] = {}

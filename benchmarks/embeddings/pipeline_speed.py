@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -145,10 +145,10 @@ def treebank(part: str) -> Iterator[conllu.Sentence]:
 class Text:
     """Documents as words, and as what stood in the text."""
 
-    def __init__(self, kind: str, n_sentences: int) -> None:
+    def __init__(self, kind: str, sentences: Iterable[conllu.Sentence]) -> None:
         self.words: list[list[str]] = [[]]
         self.raw: list[str] = [""]
-        for sentence in islice(treebank("dev"), n_sentences):
+        for sentence in sentences:
             if self.words[-1] and (kind == "sentences" or len(self.words[-1]) >= LONG):
                 self.words.append([])
                 self.raw.append("")
@@ -175,7 +175,7 @@ def words_per_second(nlp: spacy.Language, text: Text, kind: str, batch_size: int
 
 def measure(options: Any, kind: str) -> list[Row]:
     folders = {name: saved(kind, row_of(name)) for name in options.chosen(ROWS)}
-    texts = {name: Text(name, options.sentences) for name in TEXTS}
+    texts = {name: Text(name, islice(treebank("dev"), options.sentences)) for name in TEXTS}
     shapes = list(product(TEXTS, INPUTS, BATCHES))
     found: dict[tuple[Any, ...], list[float]] = {}
     for turn, shape, (name, folder) in product(range(options.repeats), shapes, folders.items()):

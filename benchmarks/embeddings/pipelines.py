@@ -177,14 +177,18 @@ def build(
     return use_numpy_blas(nlp)
 
 
-def configured(heads: Sequence[str], row: Row, vectors: Any) -> spacy.Language:
+def configured(
+    heads: Sequence[str], row: Row, vectors: Any, lds: Any = None, language: str = "en"
+) -> spacy.Language:
     """An uninitialized pipeline as `tacenda embed init-config` writes it, with the layers of a row.
 
-    Several heads listen to one ``tok2vec``; a lone one has the layers for itself.
+    Several heads listen to one ``tok2vec``; a lone one has the layers for itself. `lds`: another folder than that of
+    the LDS of English.
     """
     shared = len(heads) > 1
     source = "lds" if shared else "tensor"
-    config = pipeline_config(heads, str(models.folder()), shared=shared, target=source)
+    lds = lds or models.folder()
+    config = pipeline_config(heads, str(lds), shared=shared, target=source, language=language)
     for place in ["tok2vec"] if shared else heads:
         component = config["components"][place]
         if shared:

@@ -41,7 +41,9 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # whose results stay in the second-level cache
 _FEW_TOKENS = 128  # it does not pay to look for equal words among them
-_FIRST_ROWS = 4096  # that a cache has space for at first; memory is only taken for rows that are written
+_FIRST_ROWS = (
+    4096  # that a cache has space for at first; memory is only taken for rows that are written
+)
 _CACHE_BYTES = 32_000_000  # of rows that a layer caches before it starts again
 
 

@@ -127,7 +127,9 @@ class FittedWords(Arrays):
             if len(cached) + len(new) > _CACHED_WORDS:
                 cached.clear()
             cached.update((word, found[word]) for word in new[:_CACHED_WORDS])
-        return np.array([found[word] for word in words], np.float32).reshape(-1, self.words.shape[1])
+        return np.array([found[word] for word in words], np.float32).reshape(
+            -1, self.words.shape[1]
+        )
 
 
 class MorphologicalEmbedder(Estimator, Generic[S]):

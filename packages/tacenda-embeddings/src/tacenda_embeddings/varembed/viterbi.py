@@ -26,7 +26,9 @@ class Lexicon(NamedTuple):
     letters: Letters  # (letters,) of all pieces, as code points
     bounds: Ints  # (pieces + 1,): the letters of piece i are letters[bounds[i] : bounds[i + 1]]
     log_probs: Floats  # (pieces,)
-    table: Ints  # (a power of two,): pieces at the places of their hashes or after these, -1 for none
+    table: (
+        Ints  # (a power of two,): pieces at the places of their hashes or after these, -1 for none
+    )
 
     @classmethod
     def build(cls, pieces: Sequence[str], log_probs: Floats) -> "Lexicon":
