@@ -2,7 +2,6 @@
 
 import importlib.util
 import itertools
-import math
 import random
 
 import numpy as np
