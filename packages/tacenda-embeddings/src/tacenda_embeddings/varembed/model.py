@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -91,7 +91,7 @@ class FittedWords(Arrays):
         rows = np.fromiter(map(self._find_row, words), np.int64, len(words))
         seen = rows >= 0
         vectors[seen] = (self.prior if prior else self.words)[rows[seen]]
-        vectors[~seen] = self._impute([words[i] for i in np.flatnonzero(~seen)])
+        vectors[~seen] = self._impute([*compress(words, ~seen)])
         return vectors
 
     def knows(self, word: str) -> bool:
@@ -117,7 +117,7 @@ class FittedWords(Arrays):
     def _impute(self, words: Sequence[str]) -> Vectors:
         """Return the vectors of unseen words (words, width), the sums of their morphemes; zeros if none is known."""
         cached = self._cached_vectors
-        found = {word: cached.get(word) for word in words}
+        found: dict[str, Any] = {word: cached.get(word) for word in words}
         new = [word for word, vector in found.items() if vector is None]
         if new:
             counts, n_unknown = self.inventory.morphemes(new)
@@ -127,9 +127,8 @@ class FittedWords(Arrays):
             if len(cached) + len(new) > _CACHED_WORDS:
                 cached.clear()
             cached.update((word, found[word]) for word in new[:_CACHED_WORDS])
-        return np.array([found[word] for word in words], np.float32).reshape(
-            -1, self.words.shape[1]
-        )
+        rows = np.array([found[word] for word in words], np.float32)
+        return rows.reshape(-1, self.words.shape[1])
 
 
 class MorphologicalEmbedder(Estimator, Generic[S]):

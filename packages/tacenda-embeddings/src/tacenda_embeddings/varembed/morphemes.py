@@ -476,8 +476,9 @@ def _fit_pieces(
             return log_probs
         # the log-likelihood that is lost when other pieces replace each piece
         left = np.flatnonzero(alive)
-        lexicon = Lexicon.build([pieces[i] for i in left], log_probs[left])
-        own, words = np.searchsorted(left, droppable), [pieces[i] for i in droppable]
+        lexicon = Lexicon.build([pieces[i] for i in left.tolist()], log_probs[left])
+        words = [pieces[i] for i in droppable.tolist()]
+        own = np.searchsorted(left, droppable)
         replacements = find_best_pieces(words, lexicon, -1e6, own)[1]
         loss = expected[droppable] * (log_probs[droppable] - replacements)
         n = min(excess, len(droppable), max(1, int((1 - SURVIVING_SHARE) * alive.sum())))

@@ -90,7 +90,7 @@ def _hash(key: Any, letter: Any) -> Any:
 
 
 @njit
-def _find(table: Any, letters: Any, bounds: Any, key: Any, word: Any) -> int:
+def _find(table: Any, letters: Any, bounds: Any, key: Any, word: Any) -> Any:
     """Return the piece with the letters of ``word``, whose hash is ``key``; -1 if there is none."""
     mask = np.uint64(len(table) - 1)
     place = (key >> np.uint64(32)) & mask
