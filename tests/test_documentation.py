@@ -18,14 +18,11 @@ import spacy
 from spacy.cli.train import train
 
 import tacenda
-from support.pages import agree, read_blocks, run_command, run_page, write_outputs
+from support.pages import PAGES, ROOT, agree, read_blocks, run_command, run_page, write_outputs
 from tacenda import plugins
 from tacenda_embeddings import LDS
 
-ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "examples" / "text"
-FOLDERS = (".", "docs", "docs/results", "packages/*")
-PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
 #: Pages that need an optional package, and which.
 NEEDS = {"scale.md": "distributed"}
 

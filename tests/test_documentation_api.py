@@ -4,20 +4,13 @@ import ast
 import importlib
 import inspect
 import re
-from pathlib import Path
 
 import pytest
 
-from support.pages import read_blocks
+from support.pages import PAGES, ROOT, read_blocks
 from tacenda import kernels
 
-ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "api"
-PAGES = sorted(
-    page
-    for folder in (".", "docs", "docs/results", "packages/*")
-    for page in ROOT.glob(f"{folder}/*.md")
-)
 DIRECTIVE = re.compile(r"^\.\. ([\w:]+)::(.*)\n((?:   .*\n|\n)*)", re.MULTILINE)
 
 

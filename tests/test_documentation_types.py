@@ -4,29 +4,25 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
-from support.pages import FILE, read_blocks
+from support.pages import FILE, PAGES, ROOT, read_blocks
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = (".", "docs", "docs/results", "packages/*")
 # What is to come is None in classes of a few lines; a dictionary of options loses the types of its values.
 ALLOWED = re.compile(r'has incompatible type "\*\*dict\[')
 
 
 def write_modules(folder):
     """Write a module for each page, with its blocks on the lines that they have in the page."""
-    for place in FOLDERS:
-        for page in ROOT.glob(f"{place}/*.md"):
-            code = ""
-            for block in read_blocks(page):
-                if block.language == "python" and not FILE.match(block.code.lstrip()):
-                    code += block.code[code.count("\n") :]
-            if code:
-                name = "_".join(page.relative_to(ROOT).with_suffix("").parts)
-                yield folder / f"{name.replace('-', '_')}.py", code
+    for page in PAGES:
+        code = ""
+        for block in read_blocks(page):
+            if block.language == "python" and not FILE.match(block.code.lstrip()):
+                code += block.code[code.count("\n") :]
+        if code:
+            name = "_".join(page.relative_to(ROOT).with_suffix("").parts)
+            yield folder / f"{name.replace('-', '_')}.py", code
 
 
 def test_the_code_of_the_pages_has_the_right_types(tmp_path):

@@ -12,11 +12,10 @@ from unittest.mock import Mock
 
 import pytest
 import typer
-from test_documentation import PAGES, ROOT
 
 from benchmarks.embeddings import models, pipelines, text
 from benchmarks.varembed import models as word_models
-from support.pages import read_blocks
+from support.pages import PAGES, ROOT, read_blocks
 from tacenda import Corpus, plugins
 from tacenda.cli.options import options_of
 from tacenda.corpus.word_ids import Selection

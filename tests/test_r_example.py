@@ -11,9 +11,9 @@ import subprocess
 
 import numpy as np
 import pytest
-from test_documentation import ROOT
 from typer.testing import CliRunner
 
+from support.pages import ROOT
 from tacenda.cli.main import app
 
 PAGE = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf8")

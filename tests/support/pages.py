@@ -15,6 +15,12 @@ from typer.testing import CliRunner
 
 from tacenda.cli.main import app
 
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for folder in (".", "docs", "docs/results", "packages/*")
+    for page in ROOT.glob(f"{folder}/*.md")
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n\s*```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (?:src|tests)/")
