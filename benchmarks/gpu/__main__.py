@@ -41,13 +41,13 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "blocks": hidden_markov.blocks,
     "smoothing": linear_dynamics.smoothing,
     "trees": log_bilinear.trees,
-    "ratings": ratings.small,
+    "ratings": lambda: ratings.cases(ratings.SMALL),
     "word_vectors": word_vectors.steps,
     "flat": log_bilinear.flat,
     "products": linear_dynamics.products,
     "softmaxes": hidden_markov.softmaxes,
     "fit": linear_dynamics.fit,
-    "large_ratings": ratings.large,
+    "large_ratings": lambda: ratings.cases(ratings.LARGE),
 }
 
 

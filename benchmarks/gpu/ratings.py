@@ -123,17 +123,8 @@ def divergence(shape: Shape) -> Case:
     )  # fmt: skip
 
 
-def small() -> Iterator[Case]:
-    """Of the smaller set."""
-    yield from _of(SMALL)
-
-
-def large() -> Iterator[Case]:
-    """Of the larger one, which takes a while to generate."""
-    yield from _of(LARGE)
-
-
-def _of(shape: Shape) -> Iterator[Case]:
+def cases(shape: Shape) -> Iterator[Case]:
+    """Of a set of this shape; the larger one takes a while to generate."""
     yield epoch_of_sgd(shape, conditional=False)
     yield epoch_of_sgd(shape, conditional=True)
     yield sweep(shape)

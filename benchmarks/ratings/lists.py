@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -163,6 +164,7 @@ OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
 IMPLICIT, CHOSEN, POPULAR = "implicit ALS", "implicit ALS, chosen settings", "popularity"
 OF_LIKES = "ImplicitMF", POPULAR, IMPLICIT, CHOSEN  # what needs no ratings
 OF_LARGER = "ConditionalPMF and choices", *OF_LIKES
+USUAL = dict.fromkeys((MOVIELENS, *SHAPES), (*OURS, POPULAR, IMPLICIT, CHOSEN))
 MORE = {LIKES: OF_LIKES, LARGER: OF_LARGER}
 
 
@@ -202,16 +204,7 @@ def protocol_of_more(options: Any) -> dict[str, Any]:
     }
 
 
-def rows_of_more(options: Any) -> Iterator[Row]:
-    yield from measured(options, MORE)
-
-
-def rows(options: Any) -> Iterator[Row]:
-    names = *OURS, POPULAR, IMPLICIT, CHOSEN
-    yield from measured(options, dict.fromkeys((MOVIELENS, *SHAPES), names))
-
-
-def measured(options: Any, wanted: Mapping[str, Sequence[str]]) -> Iterator[Row]:
+def measured(wanted: Mapping[str, Sequence[str]], options: Any) -> Iterator[Row]:
     """The ``wanted`` ways of ranking of every set, as far as the command line names them."""
     cells, names = kept.Cells("ratings-lists"), [*OURS, POPULAR]
     if version() == "not installed":
@@ -241,7 +234,13 @@ def measured(options: Any, wanted: Mapping[str, Sequence[str]]) -> Iterator[Row]
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("ratings-lists", protocol, rows, key="row", seeds=(SEED,)),
-        Table("ratings-lists-more", protocol_of_more, rows_of_more, key="row", seeds=(SEED,)),
+        Table("ratings-lists", protocol, partial(measured, USUAL), key="row", seeds=(SEED,)),
+        Table(
+            "ratings-lists-more",
+            protocol_of_more,
+            partial(measured, MORE),
+            key="row",
+            seeds=(SEED,),
+        ),
         data=(MOVIELENS, *MORE, *SHAPES),
     )

@@ -4,7 +4,7 @@
     python -P peer_process.py                      # the versions that are installed
 
 It needs numpy, scipy and the libraries it is asked for, and nothing of Tacenda, so that it runs under an interpreter
-with newer versions of them. `other_libraries` writes the folds and reads the predictions. A job names the library,
+with newer versions of them. `peers` writes the folds and reads the predictions. A job names the library,
 the algorithm, its settings, a seed, and the fold `FOLDER/<fold>.npz`; the answer has processor seconds of fitting and
 of testing, and the estimates lie in `FOLDER/<scores>.npy`, NaN where the library has none. Every library is given the
 ratings in one random order, drawn from the seed: cornac's algorithms learn in the order they are given.
