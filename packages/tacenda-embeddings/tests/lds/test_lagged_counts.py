@@ -142,7 +142,7 @@ def test_many_spilled_runs_are_gathered_on_the_way(monkeypatch, tmp_path, entrie
 
     monkeypatch.setattr(counting.RunStore, "add", add)
     text = Text(zipf(3000, 100), 100)
-    spilled = LaggedCounts.from_corpus(text, 3, memory_budget=1, scratch=tmp_path)
+    spilled = LaggedCounts.from_corpus(text, 3, memory_budget=1.5, scratch=tmp_path)
     assert max(on_disk) == 2
     assert_equal(spilled, LaggedCounts.from_corpus(text, 3))
 
@@ -332,8 +332,9 @@ def test_an_empty_corpus_is_a_clear_error():
 def test_what_is_no_corpus_is_a_clear_error():
     with pytest.raises(CorpusError, match="'a text' is no Corpus: make one with"):
         LaggedCounts.from_corpus("a text", 2)
-    with pytest.raises(ConfigurationError, match=r"cannot count two lags .*a number, at least 1"):
-        LaggedCounts.from_corpus(Text([], 3), "two")
+    for bad in ({"n_lags": "two"}, {"threads": 0}, {"memory_budget": float("nan")}):
+        with pytest.raises(ConfigurationError, match=rf"{next(iter(bad))} is .*; it must be a"):
+            LaggedCounts.from_corpus(Text([], 3), **bad)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -22,7 +22,7 @@ import scipy.sparse
 
 from tacenda.arrays import Array, Float32, Float64, Int32, Int64, Offsets, at_least, below, take
 from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, check_whole
 from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
@@ -91,7 +91,7 @@ class LaggedCounts(Estimator):
         cls,
         corpus: Any,
         n_lags: int = 7,
-        memory_budget: int = DEFAULT_BUDGET,
+        memory_budget: float = DEFAULT_BUDGET,
         threads: int = 1,
         scratch: str | os.PathLike[str] | None = None,
         backwards: bool = False,
@@ -123,11 +123,13 @@ class LaggedCounts(Estimator):
         CorpusError
             The corpus is empty, or is none.
         """
-        if not all(isinstance(n, Real) and n >= 1 for n in (n_lags, threads, memory_budget)):
+        check_whole("n_lags", n_lags)
+        check_whole("threads", threads)
+        if not (isinstance(memory_budget, Real) and 1 <= memory_budget < math.inf):
             raise ConfigurationError(
-                f"cannot count {n_lags} lags in {memory_budget} bytes with {threads} threads: "
-                "each must be a number, at least 1"
+                f"memory_budget is {memory_budget!r:.40}; it must be a number of bytes, at least 1"
             )
+        memory_budget = int(memory_budget)  # such as 2e9
         if not hasattr(corpus, "stream"):
             raise CorpusError(f"{corpus!r:.80} is no Corpus: make one with Corpus.from_text")
         folder = Path(scratch) if scratch is not None else None
@@ -169,7 +171,7 @@ class LaggedCounts(Estimator):
 
     def matrix(self, k: int) -> scipy.sparse.csr_array:
         """Return N_k, k = 1 .. n_lags, as a (vocabulary, vocabulary) array that shares its memory."""
-        if not 1 <= k <= self.n_lags:
+        if k not in range(1, self.n_lags + 1):
             raise ConfigurationError(f"there is no lag {k}: lags 1 to {self.n_lags} were counted")
         indptr, indices, data = self.lags[k - 1]
         size = len(self.vocabulary)

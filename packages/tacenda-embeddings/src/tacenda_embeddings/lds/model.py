@@ -21,7 +21,7 @@ from tacenda import devices
 from tacenda.array_ops import to_numpy
 from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, check_whole
 from tacenda.estimator import Estimator
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
@@ -179,12 +179,11 @@ class LDS(Estimator):
         NotFittedError
             The model was not fitted or loaded.
         ConfigurationError
-            ``iterations`` is negative.
+            ``iterations`` is negative, or no whole number.
         CorpusError
             The vocabulary differs, or `fit` would refuse the text.
         """
-        if iterations < 0:
-            raise ConfigurationError(f"iterations must not be negative, not {iterations}")
+        check_whole("iterations", iterations, 0)
         state, vocabulary = self._learned(self.learned), self.vocabulary
         if isinstance(text, Corpus | LaggedCounts):
             vocabulary.require_same(text.vocabulary, "the added text")
@@ -405,12 +404,10 @@ class LDS(Estimator):
 
         They are the words at ``n_pairs`` pairs of singular vectors of the transition operator, counting both signs,
         with ``n_words`` words on each side. Words rarer than ``min_count`` are left out. Raises ConfigurationError for
-        a negative number of pairs or words.
+        a number of pairs or words that is negative, or no whole number.
         """
-        if min(n_pairs, n_words) < 0:
-            raise ConfigurationError(
-                f"the numbers of pairs and words must not be negative, not {n_pairs} and {n_words}"
-            )
+        check_whole("n_pairs", n_pairs, 0)
+        check_whole("n_words", n_words, 0)
         state, vocabulary = self._learned(self.learned), self.vocabulary
         shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
