@@ -105,7 +105,7 @@ def check_normalized(
             sums = np.exp(rows.astype(np.float64)).sum(axis=1)
             errors = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
             i = int(errors.argmax())
-            if errors[i] > tolerance:
+            if not errors[i] <= tolerance:
                 before = [vocabulary.words[word] for word in (sequence or [])[: done + i]]
                 context = "no word" if sequence is None else " ".join(["<s>", *before])
                 raise DataError(

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chisquare
 
 from support.texts import text
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import likelihood, training
 from tacenda_lm.hidden_markov import tables as of_tables
@@ -270,6 +270,9 @@ def test_words_know_their_class(model):
             assert model.class_of(word) == group
     assert model.class_of("never seen") == model.class_of("<unk>")
     assert model.words_of(model.class_of("</s>")) == ["</s>"]
+    for group in (-1, 5, "a"):
+        with pytest.raises(DataError, match=r"there is no class .*: they are 0 to 4"):
+            model.words_of(group)
 
 
 def test_small_stores_and_long_sentences_give_the_same_scores(model):

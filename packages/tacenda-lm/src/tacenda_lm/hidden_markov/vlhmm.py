@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.corpus import Corpus
-from tacenda.errors import PluginUnavailableError, importing
+from tacenda.errors import DataError, PluginUnavailableError, importing
 from tacenda.fitting import BlockBatches, FitRun
 from tacenda.settings import configured_by
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
@@ -173,10 +173,13 @@ class HiddenMarkov(LanguageModel):
         return int(self.tables.lexicon.classes[self.vocabulary.encode([word])[0]])
 
     def words_of(self, group: int) -> list[str]:
-        """Return the words of a class, in the order of the vocabulary."""
-        words = self.vocabulary.words
-        members = np.flatnonzero(self.tables.lexicon.classes == group)
-        return [words[i] for i in members.tolist()]
+        """Return the words of a class, in the order of the vocabulary. Raises DataError if there is no such class."""
+        words, lexicon = self.vocabulary.words, self.tables.lexicon
+        if group not in range(lexicon.n_classes):
+            raise DataError(
+                f"there is no class {group!r:.80}: they are 0 to {lexicon.n_classes - 1}"
+            )
+        return [words[i] for i in np.flatnonzero(lexicon.classes == group).tolist()]
 
     def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
         """Return p(state | sentence) for every word; with ``eos`` the sentence ends, and ``</s>`` is the last word."""
