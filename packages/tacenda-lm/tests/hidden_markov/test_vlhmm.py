@@ -10,8 +10,9 @@ from scipy.stats import chisquare
 from support.texts import text
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import likelihood, training
+from tacenda_lm.hidden_markov import network as of_network
 from tacenda_lm.hidden_markov import tables as of_tables
+from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
@@ -180,8 +181,8 @@ def test_sums_over_rows_in_the_gradient_are_the_same_with_numpy_and_with_torch()
     like, values = np.empty((4, 3), np.float32), rng.standard_normal((3, 3)).astype(np.float32)
     rows = np.array([1, 1, 3])
     expected = [[0, 0, 0], values[0] + values[1], [0, 0, 0], values[2]]
-    np.testing.assert_array_equal(likelihood._sum_at(like, rows, values), expected)
-    found = likelihood._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
+    np.testing.assert_array_equal(of_network._sum_at(like, rows, values), expected)
+    found = of_network._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

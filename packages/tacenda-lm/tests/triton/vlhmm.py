@@ -11,7 +11,7 @@ import torch
 from tacenda import kernels, plugins
 from tacenda.kernels import backends
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import likelihood
+from tacenda_lm.hidden_markov import network as of_network
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Lexicon, Observed
@@ -58,7 +58,7 @@ def on_tensors(monkeypatch):
     }
     backend = kernels.Backend(priority=100, devices={"cpu", "cpu:0"}, **operations)
     plugins.register("kernels", "tensors", backend)
-    monkeypatch.setattr(likelihood, "from_tensor", torch.Tensor.detach)
+    monkeypatch.setattr(of_network, "from_tensor", torch.Tensor.detach)
     try:
         with kernels.use("tensors,cpu"):
             yield called
