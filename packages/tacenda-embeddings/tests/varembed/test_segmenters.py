@@ -16,10 +16,11 @@ from tacenda_embeddings.varembed.morphemes import (
     MAX_LETTERS,
     Lattice,
     MorfessorSegmenter,
+    build_trie,
+    find_best_pieces,
     learn_segmenter,
     load_segmenter,
 )
-from tacenda_embeddings.varembed.viterbi import Lexicon, find_best_pieces
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
 WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "ers", "able")]
@@ -44,38 +45,36 @@ def splits(word):
         yield [*pieces, word[start:]]
 
 
-COSTS = {"a": -2.0, "b": -2.5, "ab": -3.0, "ba": -4.6, "aba": -7.1, "bb": -4.0, "é\U0001f600": -3.0}
+COSTS = {
+    "a": -2.0,
+    "b": -2.5,
+    "ab": -3.0,
+    "ba": -4.6,
+    "aba": -7.1,
+    "bb": -4.0,
+    "aé\U0001f600": -3.0,
+}
 
 
-@given(st.lists(st.text("abcé\U0001f600", max_size=8), max_size=4), st.data())
-def test_viterbi_finds_the_best_of_all_segmentations(words, data):
-    names, letter = list(COSTS), -9.0
-    banned = [data.draw(st.integers(-1, len(names) - 1)) for _ in words]
-    lexicon = Lexicon.build(names, np.array([*COSTS.values()]))
-    segmented, scores = find_best_pieces(words, lexicon, letter, np.array(banned, np.int64))
-    for word, without, pieces, score in zip(words, banned, segmented, scores, strict=True):
-        costs = {name: cost for name, cost in COSTS.items() if names.index(name) != without}
-        assert "".join(pieces) == word
+@given(st.text("abcé\U0001f600", max_size=9), st.booleans())
+def test_viterbi_finds_the_best_of_all_segmentations(word, whole):
+    letter, trie = -9.0, build_trie(list(COSTS), np.array([*COSTS.values()]))
+    costs = {piece: cost for piece, cost in COSTS.items() if whole or piece != word}
 
-        def price(ways, costs=costs):
-            return sum(costs.get(p, letter * len(p)) for p in ways)
+    def price(pieces):
+        return sum(costs.get(piece, letter * len(piece)) for piece in pieces)
 
-        def allowed(ways, costs=costs):
-            return all(p in costs or len(p) == 1 for p in ways if p)
-
-        assert score == pytest.approx(max(map(price, filter(allowed, splits(word)))))
-        assert price(pieces) == pytest.approx(score)
-
-
-def test_many_pieces_are_all_found_in_the_table():
-    pieces = sorted({f"{i * 7919 % 10007}" for i in range(3000)})
-    lexicon = Lexicon.build(pieces, np.full(len(pieces), -1.0))
-    assert find_best_pieces(pieces, lexicon, -9.0)[0] == [(piece,) for piece in pieces]
+    found, score = find_best_pieces(word, trie, letter, whole=whole)
+    assert "".join(found) == word
+    assert price(found) == pytest.approx(score)
+    # pieces of the lexicon and single letters
+    allowed = [way for way in splits(word) if all(p in costs or len(p) < 2 for p in way)]
+    assert score == pytest.approx(max(map(price, allowed)))
 
 
 def test_of_equal_segmentations_the_last_piece_is_the_longer_one():
-    lexicon = Lexicon.build(["a", "aa"], np.array([-1.0, -1.0]))
-    assert find_best_pieces(["aaa"], lexicon, -9.0)[0] == [("a", "aa")]
+    trie = build_trie(["aa", "a"], np.array([-1.0, -1.0]))
+    assert find_best_pieces("aaa", trie, -9.0)[0] == ("a", "aa")
 
 
 def test_letters_that_no_piece_covers_become_one_unknown_piece():

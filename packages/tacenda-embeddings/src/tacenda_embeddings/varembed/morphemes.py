@@ -109,9 +109,9 @@ class Inventory:
 
     def morphemes(self, words: Sequence[str]) -> tuple[csr_array, Ints]:
         """Return how often words have each known morpheme, as `incidence` does, and their unknown ones (words,)."""
-        ids, bounds, n_unknown = [], [0], []
+        ids, bounds, n_unknown, id_of = [], [0], [], self._ids
         for pieces in self.pieces(words):
-            known = [self._ids[piece] for piece in pieces if piece in self._ids]
+            known = [id_of[piece] for piece in pieces if piece in id_of]
             # letters of an unknown piece that overlaps others are known from those
             n_unknown.append(0 if self.segmenter.overlaps else len(pieces) - len(known))
             ids += [0, *known] if self.base else known
@@ -250,19 +250,16 @@ class Segmenter:
 
         Adjacent letters that no piece covers become one unknown piece.
         """
-        from tacenda_embeddings.varembed.viterbi import find_best_pieces
-
-        return find_best_pieces(self._mark(words), self._lexicon, LETTER_LOG_PROB)[0]
+        trie = self._trie
+        return [find_best_pieces(word, trie, LETTER_LOG_PROB)[0] for word in self._mark(words)]
 
     def _mark(self, words: Sequence[str]) -> list[str]:
         """Return the letters of words that are segmented."""
         return [_shorten(word) for word in words]
 
     @cached_property
-    def _lexicon(self) -> Any:
-        from tacenda_embeddings.varembed.viterbi import Lexicon
-
-        return Lexicon.build(self.pieces, self.log_probs)
+    def _trie(self) -> Trie:
+        return build_trie(self.pieces, self.log_probs)
 
     def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the pieces of the words that it has learned from, which may be better than those of `segment`."""
@@ -307,6 +304,56 @@ def _shorten(word: str) -> str:
     """Return the word, or the two ends of a very long one."""
     half = MAX_LETTERS // 2
     return word if len(word) <= MAX_LETTERS else word[:half] + word[-half:]
+
+
+#: Pieces by their letters: for each letter, the log-probability of the piece that ends with it, and how pieces go on.
+Trie = dict[str, tuple[float, "Trie"]]
+
+
+def build_trie(pieces: Sequence[str], log_probs: _Floats) -> Trie:
+    """Return distinct non-empty pieces, each with its log-probability (pieces,), as a trie."""
+    trie: Trie = {}
+    for piece, log_prob in zip(pieces, log_probs.tolist(), strict=True):
+        node = trie
+        for letter in piece[:-1]:
+            node = node.setdefault(letter, (-math.inf, {}))[1]
+        longer = node[piece[-1]][1] if piece[-1] in node else {}
+        node[piece[-1]] = (log_prob, longer)
+    return trie
+
+
+def find_best_pieces(
+    word: str, trie: Trie, letter: float, *, whole: bool = True
+) -> tuple[tuple[str, ...], float]:
+    """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
+
+    ``letter`` is the log-probability of a letter which is no piece. Without ``whole``, the word itself is no piece. Of
+    equally probable segmentations, the one with the longer last piece is returned.
+    """
+    n = len(word)
+    best = [0.0] + [-math.inf] * n
+    cut, known = [0] * (n + 1), [True] * (n + 1)
+    for start in range(n):
+        before, node = best[start], trie
+        for end, character in enumerate(word[start : n if whole or start else n - 1], start + 1):
+            found = node.get(character)
+            if found is None:
+                break
+            log_prob, node = found
+            if before + log_prob > best[end]:
+                best[end], cut[end], known[end] = before + log_prob, start, True
+        if before + letter > best[start + 1]:
+            best[start + 1], cut[start + 1], known[start + 1] = before + letter, start, False
+    reversed_pieces: list[str] = []
+    end, next_is_unknown = n, False
+    while end:
+        piece, is_unknown = word[cut[end] : end], not known[end]
+        if is_unknown and next_is_unknown:  # adjacent unknown letters are one piece
+            reversed_pieces[-1] = piece + reversed_pieces[-1]
+        else:
+            reversed_pieces.append(piece)
+        end, next_is_unknown = cut[end], is_unknown
+    return tuple(reversed(reversed_pieces)), best[n]
 
 
 # -- n-grams -------------------------------------------------------------------------------------------
@@ -457,8 +504,6 @@ def _fit_pieces(
     lattice: Lattice, pieces: Sequence[str], is_letter: npt.NDArray[np.bool_], n_morphemes: int
 ) -> _Floats:
     """Return natural log-probabilities (pieces,) of the pieces that are kept, -inf for the others."""
-    from tacenda_embeddings.varembed.viterbi import Lexicon, find_best_pieces
-
     alive = np.ones(len(pieces), bool)
     log_probs = np.full(len(pieces), -np.log(max(len(pieces), 1)))
     while True:
@@ -475,11 +520,11 @@ def _fit_pieces(
         if excess <= 0 or not len(droppable):
             return log_probs
         # the log-likelihood that is lost when other pieces replace each piece
-        left = np.flatnonzero(alive)
-        lexicon = Lexicon.build([pieces[i] for i in left.tolist()], log_probs[left])
-        words = [pieces[i] for i in droppable.tolist()]
-        own = np.searchsorted(left, droppable)
-        replacements = find_best_pieces(words, lexicon, -1e6, own)[1]
+        left = np.flatnonzero(alive).tolist()
+        trie = build_trie([pieces[i] for i in left], log_probs[left])
+        replacements = [
+            find_best_pieces(pieces[i], trie, -1e6, whole=False)[1] for i in droppable.tolist()
+        ]
         loss = expected[droppable] * (log_probs[droppable] - replacements)
         n = min(excess, len(droppable), max(1, int((1 - SURVIVING_SHARE) * alive.sum())))
         alive[droppable[np.argsort(loss, kind="stable")[:n]]] = False
