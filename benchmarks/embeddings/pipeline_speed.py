@@ -1,6 +1,6 @@
 """Words per second of whole pipelines and lone taggers, in every shape that text comes in, one thread.
 
-    python -m benchmarks.embeddings.pipeline_speed [--repeats 5] [--pipelines tagger whole] [--only PART ...]
+    python -m benchmarks.embeddings.pipeline_speed [--repeats 3] [--pipelines tagger whole] [--only PART ...]
 
 For a quiet machine. Text is from EWT dev: sentences, and long documents of a thousand words; gold tokens, or raw
 text that the pipeline tokenizes; in batches of 64 and of 1,000 documents. "first" is the first pass of a pipeline just
@@ -240,7 +240,7 @@ if __name__ == "__main__":
     main(
         __doc__,
         Table("embeddings-pipeline-speed", PROTOCOL, rows, options=("repeats",)),
-        repeats=5,
+        repeats=3,
         pipelines=tuple(HEADS),
         sentences=10**9,  # of the text: fewer for a trial
     )

@@ -263,7 +263,7 @@ class Segmenter:
 
     def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the pieces of the words that it has learned from, which may be better than those of `segment`."""
-        return self.segment(words)
+        return [self.segment([w])[0] for w in track(words, "segmenting", unit=" words")]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
