@@ -182,8 +182,8 @@ def configured(
 ) -> spacy.Language:
     """An uninitialized pipeline as `tacenda embed init-config` writes it, with the layers of a row.
 
-    Several heads listen to one ``tok2vec``; a lone one has the layers for itself. `lds`: another folder than that of
-    the LDS of English.
+    Several heads listen to one ``tok2vec``; a lone one has the layers for itself. `lds`: the folder of an LDS, by
+    default the English one.
     """
     shared = len(heads) > 1
     source = "lds" if shared else "tensor"

@@ -46,9 +46,9 @@ class Perplexity(float):
 
     #: Natural log-probability of the words of the vocabulary.
     log_prob_known: float
-    #: That of the words outside the vocabulary.
+    #: Natural log-probability of the words outside the vocabulary.
     log_prob_oov: float
-    #: That of ``</s>``.
+    #: Natural log-probability of ``</s>``.
     log_prob_eos: float
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int

@@ -138,8 +138,8 @@ def train(
     Parameters
     ----------
     rate
-        The learning rate; by default that of the settings, which rises for ``trainer.warm_up`` steps and then falls
-        to its share ``trainer.rate_floor``.
+        The learning rate. By default, the learning rate of the settings, which rises for ``trainer.warm_up`` steps and
+        then falls to its share ``trainer.rate_floor``.
     identity
         JSON values or tuples of arrays that, with the texts and the settings, tell this fit from others: only the same
         fit can be resumed.

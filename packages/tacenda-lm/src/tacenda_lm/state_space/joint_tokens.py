@@ -24,7 +24,7 @@ class JointTokens(Arrays):
     and its last token.
     """
 
-    runs: Int64[Array, "runs"]  # the keys of runs of two tokens, then those of three, and so on
+    runs: Int64[Array, "runs"]  # the keys of runs of two tokens, then of three, and so on
     run_sizes: Int64[Array, "lengths"]  # how many runs there are of each length
     n_types: int  # the number of ids
     unknown: int  # the id of an unknown token, and of the tokens before the first; no run has it

@@ -63,7 +63,7 @@ def _open_zip(raw: Any) -> Any:
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\x1f\x8b", gzip.open, "gzip"),
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
-    # a text may begin with "BZh": after the size come the magic number of a block, or that of the end
+    # a text may begin with "BZh": after the size comes the magic number of a block or of the end
     *((b"BZh%d1AY&SY" % size, bz2.open, "bzip2") for size in range(1, 10)),
     *((b"BZh%d\x17rE8P\x90" % size, bz2.open, "bzip2") for size in range(1, 10)),
     (b"PK\x03\x04", _open_zip, "zip"),
