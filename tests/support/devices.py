@@ -6,7 +6,7 @@
 
 Every model then resolves its device to the stand-in. What plain torch does is done by torch; what Triton does is done
 by the backend ``cpu``, over the same memory. So everything but the Triton kernels themselves is as on a device: what
-lies there, what is copied, which operations run.
+lies there, what is copied, which operations run. NumPy's functions refuse its tensors, as they refuse those of CUDA.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,6 +30,8 @@ _NAME = "stand_in"
 @contextmanager
 def stand_in() -> Iterator[set[str]]:
     """Let every model compute on tensors; yields the names of the operations that did. It needs torch."""
+    import torch
+
     called: set[str] = set()
     by_torch = backends.CUDA_BACKENDS["torch"]
     offered: dict[str, Callable[..., Any]] = {}
@@ -43,6 +45,7 @@ def stand_in() -> Iterator[set[str]]:
     try:
         with (
             mock.patch.object(devices, "resolve", return_value=DEVICE),
+            mock.patch.object(torch.Tensor, "__array__", _refuse_array),
             kernels.use(f"{_NAME},cpu"),
         ):
             yield called
@@ -84,6 +87,11 @@ def tensor_cores() -> Iterator[set[str]]:
 
     with Rounding():
         yield made
+
+
+def _refuse_array(tensor: Any, *arguments: Any, **options: Any) -> Any:
+    """Refuse to become an array of NumPy without ``cpu()``, as tensors of CUDA do."""
+    raise TypeError("a tensor of a device is no array of the host: copy it there")
 
 
 def _by_torch(name: str, target: Any, called: set[str]) -> Callable[..., Any]:

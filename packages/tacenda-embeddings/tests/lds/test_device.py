@@ -164,6 +164,8 @@ def test_a_fit_and_its_vectors_on_cuda(model, corpus, sentences):
     again = LDS(**SETTINGS, device="cuda").fit(corpus)
     assert there.likelihood_gain == again.likelihood_gain  # bit for bit
     assert there.likelihood_gain == pytest.approx(model.likelihood_gain, rel=1e-4)
+    there.partial_fit(corpus, 1)
+    assert there.likelihood_gain > again.likelihood_gain - 1e-3
     texts = [*sentences[:30], [], list(chain(*sentences[30:90]))]
     there.learned, there._vocabulary = model.learned, model.vocabulary
     there._smoothers.clear()

@@ -1,5 +1,7 @@
 """Fitting from text to vectors: likelihood, added text, determinism, and what is refused."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacenda_embeddings import LDS, LaggedCounts
-from tacenda_embeddings.lds import smoother
+from tacenda_embeddings.lds import em, smoother
 from tacenda_embeddings.lds.em import run_e_step
 from tacenda_embeddings.lds.moments import SparseMoments
 from tacenda_embeddings.lds.settings import OUTPUTS
@@ -52,6 +54,28 @@ def test_em_raises_the_likelihood_over_no_dynamics(model):
     assert found[-1] > found[0] > 0
     assert model.likelihood_gain == found[-1]
     assert model.figures[0]["value"] == found[-1]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"subspace_iterations": 0},
+        {"advanced": {"noise": "diagonal"}},
+        {"advanced": {"start": "random"}},
+    ],
+)
+def test_the_progress_bar_ends_at_its_total(counts, monkeypatch, settings):
+    bars = []
+
+    def track(*_, total, **__):
+        bars.append(Mock(total=total))
+        return bars[-1]
+
+    monkeypatch.setattr(em, "track", track)
+    few = {"n_states": 6, "subspace_iterations": 2, "full_iterations": 1}
+    LDS(**few | settings).fit(counts).partial_fit(counts, 1)
+    assert [bar.update.call_count for bar in bars] == [bar.total for bar in bars]
 
 
 def test_a_corpus_is_counted_and_fitted(corpus, counts, model):

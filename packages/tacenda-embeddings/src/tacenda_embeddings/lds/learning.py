@@ -41,7 +41,7 @@ from tacenda_embeddings.lds.smoother import (
 Float32 = npt.NDArray[np.float32]
 Notify = Callable[[str], object]  # is told each step
 
-_STAGES = 6  # steps of the progress bar before the first EM iteration
+_SVD_STEPS = 3  # of the progress bar, before the first EM iteration; compressing is one more
 _OVERSAMPLING = 20  # columns of the randomized SVD on top of n_states
 _EXPLAINED_AT_START = 0.97  # largest share of a variance that the states of a start may explain
 _MAX_EXPLAINED = 0.999  # the same for a model that EM has fitted
@@ -53,7 +53,8 @@ _KAPPA_PER_TOKEN = 0.3  # pseudo-counts per type, relative to its average count;
 def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
     """Fit an LDS to lagged counts; `LDS.fit` lists the errors."""
     noise, iterations = settings.advanced.noise, settings.full_iterations
-    n_steps = _STAGES + settings.subspace_iterations + iterations + 1
+    compresses = noise == "full" and settings.subspace_iterations > 0
+    n_steps = _SVD_STEPS + compresses + settings.subspace_iterations + iterations + 1
     with start_em(settings, n_steps, "fitting the LDS") as em:
         moments = _whiten_moments(settings, counts)
         rng = np.random.default_rng(settings.seed)
@@ -67,7 +68,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
                 noise=DiagonalNoise(d, moments.mean, noise == "spherical")
             )
             iterations += settings.subspace_iterations
-        elif settings.subspace_iterations:
+        elif compresses:
             # EM with C restricted to the directions that the Hankel factors see
             em.notify("compressing")
             B = find_basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
@@ -283,7 +284,7 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
-    explained = _compute_explained_share(np.asarray(C, np.float32), noise.N)
+    explained = _compute_explained_share(C, noise.N)
     if explained <= _MAX_EXPLAINED:
         return parameters
     shrink = _EXPLAINED_AT_START / explained
