@@ -121,10 +121,11 @@ def fit(
     start = time.process_time()
     fits = [embedder.fit for embedder, _ in members]
     if scheduler is not None:
-        from tacenda_embeddings import dask
+        from tacenda.dask.corpus import check_model
+        from tacenda_embeddings import LDS, dask
 
         for embedder, _ in members:
-            dask.check_model(embedder)
+            check_model(embedder, LDS)
         fits = [partial(dask.fit, embedder) for embedder, _ in members]
     with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:

@@ -8,21 +8,22 @@ additions.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from dask.delayed import delayed
 
+from tacenda import store
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, stack_row_blocks
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.corpus import compute
-from tacenda.errors import ConfigurationError, check_whole
+from tacenda.dask.corpus import check_corpus, check_model, compute
+from tacenda.errors import DataError, check_whole
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
@@ -31,6 +32,7 @@ from tacenda_embeddings.lds.settings import N_LAGS
 
 _BLOCK_BYTES: Final = 256 << 20  # of the counts that are summed in one task, about
 _ENTRY_BYTES: Final = 8  # an int32 column and an int32 count
+_ADVICE: Final = "; name a folder with room as scratch"
 
 Ids = npt.NDArray[np.int32]
 _NO_IDS = np.empty(0, np.int32)
@@ -44,7 +46,7 @@ def count_lags(
     Parameters
     ----------
     corpus
-        The text, whose client is used.
+        The text; its client is used.
     n_lags
         As in `LaggedCounts.from_corpus`, which returns the same counts for the same files.
     scratch
@@ -55,12 +57,19 @@ def count_lags(
     ------
     ConfigurationError
         ``n_lags`` is not a whole number of at least 1.
+    CorpusError
+        The text is not a `ClusterCorpus`.
     DataError
-        The client's disk is full.
+        The folder cannot be written to, or the client's disk is full.
     FittingError
         Workers kept dying or the scheduler closed.
     """
     check_whole("n_lags", n_lags)
+    check_corpus(corpus)
+    folder = store.path_of(tempfile.gettempdir() if scratch is None else scratch, DataError)
+    # before the work, so that a folder that cannot be written to is reported early
+    with store.writing(f"counts to {folder}", advice=_ADVICE), tempfile.TemporaryFile(dir=folder):
+        pass
     vocabulary, n_types = corpus.placed_vocabulary, len(corpus.vocabulary)
     tails = [delayed(_find_last_ids)(part, vocabulary, n_lags) for part in corpus.parts]
     blocks = list(pairwise(_choose_row_bounds(corpus.type_counts).tolist()))
@@ -71,8 +80,9 @@ def count_lags(
         "counting pairs",
         given=list(_iterate_histories(compute(corpus.client, delayed(list)(tails)), n_lags)),
     )
-    folder = Path(scratch) if scratch is not None else None
-    lags = [stack_row_blocks(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]
+    lags = [
+        stack_row_blocks(islice(pieces, len(blocks)), 0, folder, _ADVICE) for _ in range(n_lags)
+    ]
     return LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, origin=corpus.origin)
 
 
@@ -82,17 +92,8 @@ def fit(model: LDS, corpus: ClusterCorpus) -> LDS:
     Returns the model itself, with the same parameters as a fit to the same files on one machine. Raises
     ConfigurationError if the model is not an LDS, and the errors of `count_lags`.
     """
-    check_model(model)
+    check_model(model, LDS)
     return model.fit(count_lags(corpus, N_LAGS))
-
-
-def check_model(model: object) -> None:
-    """Raise ConfigurationError for a model that cannot be fitted to counts of a cluster."""
-    if not isinstance(model, LDS):
-        raise ConfigurationError(
-            f"a cluster can count for an lds, not for {getattr(model, 'name', model)!r}, which is trained in "
-            "steps: fit it to a Corpus on one machine"
-        )
 
 
 # -- tasks -------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Lags counted on a cluster are those counted on one machine, bit for bit."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError, FittingError
-from tacenda_embeddings import LDS
+from tacenda.errors import ConfigurationError, CorpusError, DataError, FittingError
+from tacenda_embeddings import LDS, VarEmbed
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
@@ -95,5 +96,23 @@ def test_what_cannot_be_counted_is_a_clear_error(client, write_file):
     corpus = ClusterCorpus.from_text(write_file("text.txt", "a b\n"), client=client)
     with pytest.raises(ConfigurationError, match="at least 1"):
         on_cluster.count_lags(corpus, 0)
-    with pytest.raises(ConfigurationError, match="trained in steps"):
-        on_cluster.fit(object(), corpus)
+    for other in (object(), LDS, VarEmbed()):
+        with pytest.raises(
+            ConfigurationError, match=r"such as LDS\(\), not for .*trained in steps"
+        ):
+            on_cluster.fit(other, corpus)
+    here = Corpus.from_sentences([["a", "b"]])
+    for count in (on_cluster.count_lags, partial(on_cluster.fit, LDS())):
+        with pytest.raises(CorpusError, match="no text on a cluster: make one with ClusterCorpus"):
+            count(here)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(
+    client, write_file, monkeypatch, tmp_path
+):
+    path = write_file("text.txt", "a b\n")
+    corpus = ClusterCorpus.from_text(path, client=client)
+    monkeypatch.setattr(on_cluster, "compute", None)
+    for bad in (tmp_path / "gone", path, ""):
+        with pytest.raises(DataError, match=r"write counts to .* as scratch$|names no file"):
+            on_cluster.count_lags(corpus, 2, scratch=bad)

@@ -618,9 +618,10 @@ def _make_model(
     if checkpoints is not None:
         check_keeps_checkpoints(unfitted)
     if scheduler is not None:
-        from tacenda_lm import dask
+        from tacenda.dask.corpus import check_model
+        from tacenda_lm.ngram.kneser_ney import KneserNey
 
-        dask.check_model(unfitted)
+        check_model(unfitted, KneserNey)
     return unfitted
 
 

@@ -18,8 +18,8 @@ from dask.delayed import delayed
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.corpus import compute
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.dask.corpus import check_corpus, check_model, compute
+from tacenda.errors import DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.counting import count_sorted_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
@@ -59,13 +59,14 @@ def fit(
     ConfigurationError
         The model is not a `KneserNey`.
     CorpusError
-        The text has a mark that is refused.
+        The text is not a `ClusterCorpus`, or has a mark that is refused.
     DataError
         A word occurs 2^32 times or more, or the client's disk is full.
     FittingError
         The cluster failed.
     """
-    check_model(model)
+    check_model(model, KneserNey)
+    check_corpus(corpus)
     vocabulary = corpus.vocabulary
     if check_marks(marks) == "refuse":
         counts, boundary = corpus.type_counts, vocabulary.boundary_id
@@ -84,15 +85,6 @@ def fit(
         # before the work, so that errors in it are reported early
         as_corpus(valid, vocabulary, marks=marks)
     return model.fit_counted(corpus, _count_rows(corpus, model.settings.order), valid, marks=marks)
-
-
-def check_model(model: object) -> None:
-    """Raise ConfigurationError for a model that cannot be fitted to counts of a cluster."""
-    if not isinstance(model, KneserNey):
-        raise ConfigurationError(
-            f"a cluster can count for kneser_ney, not for {getattr(model, 'name', model)!r}, which is trained in "
-            "steps: fit it to a Corpus on one machine"
-        )
 
 
 def _count_rows(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:

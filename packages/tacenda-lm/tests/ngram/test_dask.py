@@ -87,8 +87,10 @@ def test_marks_in_the_text_are_refused_or_kept(client, write_file):
 
 def test_what_cannot_be_counted_is_a_clear_error(client, file, monkeypatch):
     corpus = ClusterCorpus.from_text(file, client=client)
-    with pytest.raises(ConfigurationError, match=r"hlbl.*trained in steps"):
+    with pytest.raises(ConfigurationError, match=r"KneserNey\(\), not for <HLBL.*trained in steps"):
         on_cluster.fit(HLBL(), corpus)
+    with pytest.raises(CorpusError, match="no text on a cluster: make one with ClusterCorpus"):
+        on_cluster.fit(KneserNey(order=2), Corpus.from_text(file))
     monkeypatch.setattr(on_cluster, "_MAX_COUNT", corpus.type_counts.max())
     with pytest.raises(DataError, match="2\\^32 times"):
         on_cluster.fit(KneserNey(order=2), corpus)

@@ -31,6 +31,8 @@ _MIN_ENTRIES_AT_ONCE = 1 << 16  # half a megabyte, however small the limit
 #: Bytes: a sum stays in memory whatever its size, as `RunStore` limits all of them together.
 _NEVER_ON_DISK = 1 << 62
 
+_SPILL_ADVICE = "; name a folder with room as scratch, or raise memory_budget"
+
 Ids = npt.NDArray[np.int32]
 _Result = tuple[list[Counts], npt.NDArray[np.int64]]
 
@@ -142,11 +144,15 @@ def sum_in_row_blocks(
 
 
 def stack_row_blocks(
-    blocks: Iterable[Counts], in_memory: int | None = None, scratch: Path | None = None
+    blocks: Iterable[Counts],
+    in_memory: int | None = None,
+    scratch: Path | None = None,
+    advice: str = "; make room there, or set TMPDIR to another folder",
 ) -> Counts:
     """Return the matrix of blocks of rows in order; an array of more than ``in_memory`` bytes is in a file.
 
-    Files and the default are those of `tacenda.corpus.storage.GrowingArray`. Raises DataError if the disk is full.
+    Files and the default are those of `tacenda.corpus.storage.GrowingArray`. Raises DataError, with ``advice``, if the
+    disk is full.
     """
     empty = Counts(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
     arrays: list[GrowingArray] = []
@@ -165,8 +171,7 @@ def stack_row_blocks(
     except CorpusError as error:
         where, cause = scratch or tempfile.gettempdir(), error.__cause__
         raise DataError(
-            f"cannot write counts to {where}: {getattr(cause, 'strerror', None) or error}; "
-            "name a folder with room as scratch, or raise memory_budget"
+            f"cannot write counts to {where}: {getattr(cause, 'strerror', None) or error}{advice}"
         ) from error
 
 
@@ -218,7 +223,7 @@ class RunStore:
         for _ in range(len(stored[0])):
             sources = [run.pop(0) for run in stored]
             blocks = sum_in_row_blocks(sources, self._vocabulary, self._max_entries)
-            lags.append(stack_row_blocks(blocks, in_memory, self._scratch))
+            lags.append(stack_row_blocks(blocks, in_memory, self._scratch, _SPILL_ADVICE))
         return lags
 
 

@@ -29,7 +29,7 @@ from tacenda.corpus.doubts import collect_first_lines, doubt_lines, doubt_tokens
 from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
-from tacenda.errors import ConfigurationError, FittingError, warn
+from tacenda.errors import ConfigurationError, CorpusError, FittingError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
@@ -235,6 +235,23 @@ def connected(address: str) -> Iterator[Client]:
 
 
 # -- the client's side -------------------------------------------------------------------------------
+
+
+def check_model(model: object, counted: type[Any]) -> None:
+    """Raise ConfigurationError for a model of another class than the one that a cluster counts for."""
+    if not isinstance(model, counted):
+        raise ConfigurationError(
+            f"a cluster can count for a model such as {counted.__name__}(), not for {model!r:.80}: fit models that are "
+            "trained in steps to a Corpus on one machine"
+        )
+
+
+def check_corpus(corpus: object) -> None:
+    """Raise CorpusError for what is not a text on a cluster."""
+    if not isinstance(corpus, ClusterCorpus):
+        raise CorpusError(
+            f"{corpus!r:.80} is no text on a cluster: make one with ClusterCorpus.from_text"
+        )
 
 
 def _choose_vocabulary(
