@@ -119,6 +119,14 @@ def test_its_settings_are_those_of_the_two_models(model, lds, tmp_path):
     assert MorphologicalLDS(lds={"n_states": 7}).with_output("mean").settings.lds.n_states == 7
 
 
+def test_a_joined_sum_embed_is_refitted_from_the_settings(lds, corpus):
+    model = MorphologicalLDS.join(lds, SumEmbed(width=5).fit(corpus))
+    for again in (MorphologicalLDS.from_settings(model.settings), model):
+        again.fit(corpus)
+        assert isinstance(again.words, SumEmbed)
+        assert (again.words.width, again.settings) == (5, model.settings)
+
+
 def test_models_that_share_no_words_are_refused(lds):
     other = tacenda.Corpus.from_sentences([["q1", "q2"]] * 30)
     with pytest.raises(ConfigurationError, match="fit both models to more text"):

@@ -25,7 +25,7 @@ from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import LDSSettings, Output
 from tacenda_embeddings.varembed.model import MorphologicalEmbedder, SumEmbed, VarEmbed
-from tacenda_embeddings.varembed.settings import VarEmbedSettings
+from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 
 Rows = npt.NDArray[np.float32]
 
@@ -38,7 +38,10 @@ class MorphologicalLDSSettings(Settings):
     """Options of `MorphologicalLDS`: the options of the two models that `fit` fits."""
 
     lds: Group[LDSSettings] = group(LDSSettings, "options of the `LDS`")
-    words: Group[VarEmbedSettings] = group(VarEmbedSettings, "options of the `VarEmbed`")
+    words: Group[VarEmbedSettings | SumEmbedSettings] = group(
+        VarEmbedSettings,
+        "options of the `VarEmbed`; with a `SumEmbedSettings`, `fit` fits a `SumEmbed`",
+    )
 
 
 class DirectionMap(Arrays):
@@ -68,7 +71,8 @@ class MorphologicalLDS(Estimator):
     def __init__(self, settings: MorphologicalLDSSettings) -> None:
         super().__init__(settings)
         self.lds = LDS.from_settings(settings.lds)
-        self.words: MorphologicalEmbedder[Any] = VarEmbed.from_settings(settings.words)
+        kind = SumEmbed if isinstance(settings.words, SumEmbedSettings) else VarEmbed
+        self.words: MorphologicalEmbedder[Any] = kind.from_settings(settings.words)
 
     def __repr__(self) -> str:
         fitted = "fitted" if self.is_fitted else "not fitted"
@@ -79,13 +83,13 @@ class MorphologicalLDS(Estimator):
     def fit(self, text: Text) -> Self:
         """Fit both models to a text, and the map between them.
 
-        Raises ConfigurationError for a text of too few words, and the errors of ``LDS.fit`` and ``VarEmbed.fit``.
+        Raises ConfigurationError for a text of too few words, and the errors of ``fit`` of the two models.
         """
         corpus = as_corpus(text)
         # new models, so that a fit that fails changes nothing, and a refit no model that was joined
-        lds, words = LDS.from_settings(self.lds.settings), self.words
-        unfitted: Any = type(words).from_settings(words.settings)
-        return self._adopt(lds.fit(corpus), unfitted.fit(corpus))
+        unfitted = self.from_settings(self.settings)
+        words: Any = unfitted.words
+        return self._adopt(unfitted.lds.fit(corpus), words.fit(corpus))
 
     @classmethod
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
@@ -109,10 +113,7 @@ class MorphologicalLDS(Estimator):
     ) -> Self:
         """Set the two models and the map, and take the settings from the models."""
         self.lds, self.words, self.learned = lds, words, learned
-        self.settings = MorphologicalLDSSettings(lds=lds.settings)
-        # without the check of the type, because settings of a SumEmbed describe this model, although `fit` cannot use
-        # them
-        object.__setattr__(self.settings, "words", words.settings)
+        self.settings = MorphologicalLDSSettings(lds=lds.settings, words=words.settings)
         return self
 
     def with_output(self, output: Output) -> Self:

@@ -403,7 +403,6 @@ def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
     found = []
     for one in fields(cls):
         default = one.default if one.default_factory is MISSING else one.default_factory()
-        kind = hints[one.name]
-        inner = kind if isinstance(kind, type) and issubclass(kind, Settings) else None
-        found.append(Option(one.name, kind, default, group=inner, **one.metadata))
+        inner = type(default) if isinstance(default, Settings) else None
+        found.append(Option(one.name, hints[one.name], default, group=inner, **one.metadata))
     return tuple(sorted(found, key=lambda one: (one.group is not None, one.last)))
