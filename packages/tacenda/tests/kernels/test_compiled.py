@@ -81,7 +81,7 @@ def test_without_any_cache_it_still_runs_and_says_so(tmp_path):
     (tmp_path / "cache").write_text("not a folder")
     found = run(tmp_path / "package", tmp_path / "cache", TACENDA_PROGRESS="1")
     assert found.stdout.split()[:2] == ["4", "6"]
-    assert found.stderr.count("NUMBA_CACHE_DIR") >= 1
+    assert found.stderr.count("set NUMBA_CACHE_DIR") == 1
     assert found.stderr.splitlines().count("compiling kernels") == 1
 
 

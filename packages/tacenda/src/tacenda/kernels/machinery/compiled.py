@@ -10,8 +10,6 @@ numba itself reuses compiled code until the file of the function changes, althou
 is compiled into it. Here the code is reused until any source of the function's package or of ``tacenda.kernels``
 changes. Damaged files, as after a power cut or on a full disk, are treated as missing and overwritten.
 
-`within` and `cuts` check ids and offsets, for the arguments of all operations (`tacenda.kernels.operation`).
-
 Compiling takes seconds, so a line announces it where progress is shown. numba reports an event when it compiles, so
 calls of compiled functions cost nothing more.
 """
@@ -20,7 +18,6 @@ import hashlib
 import io
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -28,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacenda import plugins
-from tacenda.errors import KernelError, describe
+from tacenda.errors import KernelError, describe, warn
 from tacenda.progress import announce
 
 try:
@@ -122,12 +119,12 @@ def _is_whole(path: str) -> bool:
 
 
 def _warn_of_no_cache() -> None:
-    """Warn that compiled code cannot be cached."""
-    warnings.warn(
+    """Warn, once in a process, that compiled code cannot be cached."""
+    warn(
         "compiled kernels cannot be cached, so each process compiles them again: "
         "set NUMBA_CACHE_DIR to a folder that can be written",
         RuntimeWarning,
-        stacklevel=3,
+        once=(_Files, "cache"),
     )
 
 
@@ -195,6 +192,9 @@ def njit(
         return compiled
 
     return decorate if function is None else decorate(function)
+
+
+# -- checks of the arguments of all operations, see `tacenda.kernels.operation` -------------------------
 
 
 @njit
