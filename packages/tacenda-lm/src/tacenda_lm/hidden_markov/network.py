@@ -89,7 +89,7 @@ class Network(nn.Module):
         p(c' | z)      = softmax over the classes of                C_c' . f_class(E_z) + b_c'
         p(z' | z, c')  = softmax over the states of c' of           E_z' . f_move(E_z) / sqrt(h) + d_z'       two_level
         p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) / sqrt(h) + d_z'       flat
-                       = phi(f_move(E_z)) . phi(E_z') / sum of the same over all states z'                    features
+                       = phi(f_move(E_z)) . phi(E_z') exp(d_z') / sum of the same over all states z'          features
         phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
     """
 
@@ -172,10 +172,10 @@ class Network(nn.Module):
         self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
     ) -> torch.Tensor:
         """Return the log p of all sentences together, a float64 scalar, differentiable once."""
-        score = _score_by_features if self.transitions == "features" else _score_by_blocks
-        total: torch.Tensor = _LogLikelihood.apply(
-            partial(score, observed, lexicon, threads), *outputs
-        )
+        score = partial(_score_by_blocks, observed, lexicon, threads)
+        if self.transitions == "features":
+            score = partial(_score_by_features, observed, lexicon)
+        total: torch.Tensor = _LogLikelihood.apply(score, *outputs)
         return total
 
     @torch.no_grad()
@@ -408,7 +408,7 @@ class _FlatSoftmax:
 
 @np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
 def _score_by_features(
-    observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
+    observed: Observed, lexicon: Lexicon, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
     """Score with the features of the states; ``outputs`` are the arrays of `Outputs`."""
     left, reached, _, _, emitting, words, word_bias, log_starts = outputs

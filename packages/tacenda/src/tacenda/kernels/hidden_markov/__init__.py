@@ -228,7 +228,7 @@ class VectorGradients(NamedTuple):
     left: Any
     reached: Any
     bias: Any
-    #: n (pairs, k): the gradient with respect to the logarithms of the weights, which norms take from each class.
+    #: n (pairs, k): the gradient with respect to the logarithms of the weights, or of the factors exp(-l) of norms.
     departures: Any
 
 
