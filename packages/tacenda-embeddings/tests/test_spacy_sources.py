@@ -4,7 +4,7 @@ import pytest
 import spacy
 
 from tacenda.corpus import Corpus
-from tacenda.errors import ConfigurationError, CorpusError
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 
 
 def add(nlp, **config):
@@ -88,6 +88,13 @@ def test_artifact_of_another_embedder_names_the_factory_for_it(toy, tmp_path):
         lds.initialize(artifact=tmp_path / "toy")
     with pytest.raises(ConfigurationError, match="'toy', not 'lds'"):
         lds.initialize(artifact=toy)
+
+
+def test_an_empty_name_is_not_the_current_folder(toy, tmp_path, monkeypatch):
+    toy.save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArtifactError, match="names no file or folder"):
+        add(spacy.blank("en")).initialize(artifact="")
 
 
 def test_without_an_embedder_the_artifact_decides_and_fitting_is_refused(toy, tmp_path):

@@ -64,6 +64,13 @@ def test_extension_that_cannot_be_written_is_refused():
     Doc.remove_extension("read_only_vectors")
 
 
+@pytest.mark.parametrize("name", ["get", "set", "has", "doc_extensions"])
+def test_a_name_that_spacy_uses_itself_is_refused(name):
+    with pytest.raises(ConfigurationError, match=f"target must be .*not '{name}'"):
+        add(spacy.blank("en"), "vectors", target=name)
+    assert not Doc.has_extension(name)
+
+
 @pytest.mark.parametrize(
     ("order", "tagger", "match"),
     [

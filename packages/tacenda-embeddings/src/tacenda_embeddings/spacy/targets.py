@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spacy.tokens import Doc
+from spacy.tokens.underscore import Underscore
 from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
@@ -23,14 +24,14 @@ class Target:
     ``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``. The spans cover all columns. The record stays
     with the document through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
 
-    Raises ConfigurationError for an unknown mode, and for a name that cannot be an extension or is the name of an
-    extension that cannot be written to.
+    Raises ConfigurationError for an unknown mode, and for a name that cannot be an extension, that spaCy uses itself,
+    such as "get", or that is the name of an extension that cannot be written to.
     """
 
     def __init__(self, name: str, mode: str) -> None:
         if mode not in ("replace", "append"):
             raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
-        if not name.isidentifier():
+        if not name.isidentifier() or hasattr(Underscore, name):
             raise ConfigurationError(
                 f"target must be 'tensor' or the bare name of an extension, such as 'lds' for doc._.lds, not {name!r}"
             )

@@ -28,7 +28,7 @@ def load(
     cannot be read or its plugin cannot be loaded.
     """
     if isinstance(source, str | Path):
-        artifact, where = artifacts.read(Path(source)), str(source)
+        artifact, where = artifacts.read(source), str(source)
     elif isinstance(source, bytes):
         artifact, where = artifacts.Artifact.from_bytes(source), "the saved model"
     elif isinstance(source, artifacts.Artifact):
