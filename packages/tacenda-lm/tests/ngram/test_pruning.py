@@ -7,7 +7,7 @@ import pytest
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.compression import prune, quantize
+from tacenda_lm.ngram.compression import _choose_values, prune, quantize
 
 
 def varied(n=300, seed=0, types=40):
@@ -131,6 +131,14 @@ def test_values_are_the_nearest_of_few_and_zero_stays(bits):
             nearest = values[np.abs(theirs[:, None] - values).argmin(axis=1)]
             np.testing.assert_allclose(np.abs(mine - theirs), np.abs(nearest - theirs), atol=1e-6)
         assert (found.backoff[exact.backoff == 0] == 0).all()
+
+
+@pytest.mark.parametrize("numbers", [[], [0.5], [-0.5], [-np.inf, 0.5], [-1, -1], [3, 1, 2, 5, 4]])
+def test_the_values_of_few_numbers_ascend(numbers):
+    values = _choose_values(np.array(numbers, np.float32), 4)
+    assert 2 <= len(values) <= 4
+    assert (np.diff(values) > 0).all()
+    assert len(numbers) > 4 or np.isin(np.float32(numbers), values).all()
 
 
 def test_a_fitted_model_made_smaller_is_the_smaller_fit(tmp_path):

@@ -172,12 +172,12 @@ def _noise(seen: Identities, n_items: int) -> float:
 
 
 class ImplicitFactors(Arrays):
-    """Factors x of users and y of items, and the mean and deviation that ratings are compared with."""
+    """Factors x of users and y of items, the numbers a and lambda of the fit, and the mean and deviation of ratings."""
 
     x: Float32[Array, "users width", named("users")]
     y: Float32[Array, "items width", named("items")]
     popularity: Float32[Array, "items"]  # share of the users who have rated the item
-    #: m, s, and except in older models a and lambda
+    #: the mean m and the standard deviation s of the ratings, and except in older models a and lambda
     liking: Float32[Array, "numbers", is_liking]
 
     @classmethod

@@ -1,5 +1,6 @@
 import gzip
 import lzma
+import shutil
 import zipfile
 from functools import partial
 
@@ -249,7 +250,8 @@ def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tm
             archive.writestr(name, f"( (NN {word}) )")
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(f"( (NN {word}) )")
-    for source in (tmp_path / "t.zip", tmp_path / "tb"):
+    shutil.copy(tmp_path / "t.zip", tmp_path / "T.ZIP")
+    for source in (tmp_path / "t.zip", tmp_path / "T.ZIP", tmp_path / "tb"):
         assert [s.words for s in treebank.read(source)] == [("a",), ("b",)]
 
 

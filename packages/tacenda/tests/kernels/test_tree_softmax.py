@@ -236,6 +236,7 @@ GOOD = {
         {"signs": [1, 0]},
         {"signs": [1, 255]},
         {"signs": [1]},
+        {"nodes": [[0], [0, 1]]},
     ],
 )
 def test_codes_that_do_not_fit_together_are_refused(change):

@@ -98,15 +98,15 @@ def quantize(table: Table, bits: int) -> Table:
 
 
 def _choose_values(numbers: Float32, n: int) -> Float32:
-    """Choose at least 2 and at most ``n`` values, from 3 on, that represent numbers with little squared error.
+    """Choose 2 to ``n`` values, ascending, that represent numbers with little squared error; -inf is exact.
 
-    They ascend; -inf is exact.
+    ``n`` is at least 3, or at least 2 if all numbers are finite.
     """
     ordered = np.sort(numbers[np.isfinite(numbers)]).astype(np.float64)
     if len(ordered) < len(numbers):
         return np.append(np.float32(-np.inf), _choose_values(ordered.astype(np.float32), n - 1))
-    if len(ordered) < 2:
-        return np.array([*ordered, 0.0] if len(ordered) else [-1.0, 0.0], np.float32)
+    if not len(ordered):
+        return np.array([-1.0, 0.0], np.float32)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     cuts = np.linspace(0, len(ordered), n + 1).astype(np.int64)
     for _ in range(_LLOYD_ROUNDS):

@@ -39,7 +39,8 @@ def unescape(word: str) -> str:
 def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentence]:
     """Yield the sentences of bracketed trees, one tree at a time, from ``(number, line)`` pairs.
 
-    Raises DataError, which calls the source ``name``, if brackets do not match, or a word stands outside a preterminal.
+    Raises DataError, which calls the source ``name``, if brackets do not match, a word is outside a preterminal, or a
+    tree has more than `LONGEST_SENTENCE` words.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -86,7 +87,7 @@ def read(path: str | Path) -> Iterator[TaggedSentence]:
     Raises DataError, which names file and line, if there is no file to read, or one is malformed.
     """
     path = path_of(path, DataError)
-    if path.suffix == ".zip":
+    if path.suffix.lower() == ".zip":
         yield from _read_zip(path)
     elif path.is_dir():
         names = [file.relative_to(path).as_posix() for file in path.rglob("*.mrg")]

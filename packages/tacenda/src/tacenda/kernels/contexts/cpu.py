@@ -198,7 +198,7 @@ def _predict_spans(table, text, context, tails, out, first, last):
     n, tokens = len(c), len(ids)
     for s in range(first, last):
         start, end, place = starts[s], ends[s], places[s]
-        if not len(offsets) - 1:  # no text: the only position is the one after it
+        if len(offsets) == 1:  # no text: the only position is the one after it
             out[place : place + end - start] = b
             continue
         at = find_sequence(offsets, start)
@@ -255,7 +255,7 @@ def _fill_gradients(table, text, windows, context, given, gradients, first, last
     tokens = len(ids)
     for s in range(first, last):
         start, end, place = starts[s], ends[s], places[s]
-        if not len(offsets) - 1:
+        if len(offsets) == 1:
             for r in range(place, places[s + 1]):
                 for d in range(grad.shape[1]):
                     d_b[s, d] += grad[r, d]

@@ -83,7 +83,10 @@ class Codes(_Fields):
         kinds = (np.int64, np.int64, np.int32, np.int8)
         arrays: list[Any] = []
         for name, given, kind in zip(_Fields._fields, fields, kinds, strict=True):
-            array = np.asarray(given)
+            try:
+                array = np.asarray(given)
+            except (TypeError, ValueError) as error:  # lists of different lengths
+                raise KernelError(f"{name} must be integers in one dimension ({error})") from error
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise KernelError(
                     f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
