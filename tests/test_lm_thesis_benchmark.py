@@ -41,7 +41,17 @@ def test_a_study_has_the_rows_of_its_table(study, texts, monkeypatch):
             return make(*given[:1], **more | few)
 
         monkeypatch.setattr(thesis, name, shorten)
-    rows = list(thesis.STUDIES[study](texts))
+    rows = list(thesis.rows(study, texts, []))
     found = {(row["model"], row["scored"], row.get("context")) for row in rows}
     assert len(found) == len(rows) == {"flat": 14, "machines": 11, "trees": 12}[study]
     assert sum(row.get("perplexity APNews") is not None for row in rows) >= 7
+
+
+def test_a_study_measures_the_models_that_are_named(texts):
+    [row] = thesis.rows("trees", texts, ["KN2"])
+    assert (row["model"], row["perplexity APNews"]) == ("KN2", 174.2)
+    found = [
+        (row["model"], row["context"])
+        for row in thesis.rows("flat", texts, ["KN3", "LBL by NCE, 2"])
+    ]
+    assert found == [("LBL by NCE", 2), ("KN3", 2)]

@@ -1,13 +1,15 @@
 """Tables 3.1, 3.2 and 4.4 of Mnih (2010) on Penn Treebank and WikiText-2.
 
-    python -m benchmarks.language_models.thesis [--data ptb wikitext-2] [--only STUDY ...]
+    python -m benchmarks.language_models.thesis [--data ptb wikitext-2] [--only STUDY ...] [--models MODEL ...]
 
-Studies: flat (Table 3.2), machines (Table 3.1) and trees (Table 4.4). Every fit is kept; an interrupted one is resumed.
+Studies: flat (Table 3.2), machines (Table 3.1) and trees (Table 4.4), all rows of each unless models are named, as in
+"LBL by NCE, 2" (of two words). Every fit is kept; an interrupted one is resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,15 +86,16 @@ def machine(temporal: bool, learning: str, data: str) -> LanguageModel:
     return TemporalFRBM(**shared, **piece, frbm_epochs=epochs, epochs=more)
 
 
-def of_grams(texts: Texts, kind: str, order: int) -> Iterator[Row]:
+def of_grams(texts: Texts, kind: str, order: int, theirs: float | None = None) -> Iterator[Row]:
     model = ngrams(kind, order).fit(texts.train)
     for row in contexts.perplexities(model, {"perplexity": texts.test}):
         about = {"model": f"{kind}{order}", "context": order - 1, "scored": row["context"]}
-        yield {**about, "perplexity": row["perplexity"]}
+        found = {**about, "perplexity": row["perplexity"]}
+        yield found | ({"perplexity APNews": theirs} if theirs else {})
 
 
 def of(
-    texts: Texts, name: str, model: LanguageModel, study: str, theirs: Any = ()
+    texts: Texts, name: str, model: LanguageModel, study: str, theirs: Any = (), **about: Any
 ) -> Iterator[Row]:
     """Yield the rows of a model alone and mixed, next to the thesis's numbers."""
     valid = texts.valid
@@ -106,21 +109,26 @@ def of(
     for row in contexts.perplexities(mixture, tested, weights_on=texts.valid):
         own = alone.get(row["context"]) or alone[contexts.EITHER]
         yield {
-            "model": name, "scored": row["context"], "perplexity": own["perplexity"],
+            **about, "model": name, "scored": row["context"], "perplexity": own["perplexity"],
             "fitted": row["perplexity"], "share": row["weights"]["model"],
             "epochs": len(found.fitted_on["training"]["evaluations"]), "CPU seconds": took["CPU s"],
             **dict(zip(("perplexity APNews", "fitted APNews"), theirs, strict=False)),
         }  # fmt: skip
 
 
-def flat(texts: Texts) -> Iterator[Row]:
+#: The models of a study, and what measures the rows of each.
+Trials = Iterator[tuple[str, Callable[[], Iterator[Row]]]]
+
+
+def flat(texts: Texts) -> Trials:
     """Table 3.2: the LBL by context, by NCE and exact, and n-grams of every kind."""
     ptb = texts.name == "ptb"
     models = {("LBL by NCE", n): lbl(n) for n in ((2, 5, 10) if ptb else (5,))}
     models |= {("LBL, exact", 5): lbl(5, "softmax", 4)} if ptb else {}
     for (name, context), model in models.items():
-        for row in of(texts, name, model, "flat", published.LBL.get(context, ())):
-            yield {"context": context, **row}
+        theirs = published.LBL.get(context, ())
+        measure = partial(of, texts, name, model, "flat", theirs, context=context)
+        yield f"{name}, {context}", measure
     for kind, orders in {
         "KN": (3, 5, 6, 9),
         "back-off KN": (3, 5, 6, 9),
@@ -128,11 +136,10 @@ def flat(texts: Texts) -> Iterator[Row]:
     }.items():
         for order in orders:
             theirs = published.BACKOFF.get(order) if kind == "back-off KN" else None
-            for row in of_grams(texts, kind, order):
-                yield row | ({"perplexity APNews": theirs} if theirs else {})
+            yield f"{kind}{order}", partial(of_grams, texts, kind, order, theirs)
 
 
-def machines(texts: Texts) -> Iterator[Row]:
+def machines(texts: Texts) -> Trials:
     """Table 3.1: restricted Boltzmann machines of words, plain and temporal, alone and with n-grams."""
     ways = ("likelihood", "drawn", "mean field") if texts.name == "ptb" else ("likelihood",)
     for learning in ways:
@@ -140,34 +147,41 @@ def machines(texts: Texts) -> Iterator[Row]:
             kind = "temporal FRBM" if temporal else "FRBM"
             name = kind if learning == "likelihood" else f"{kind} by CD, {learning}"
             model = machine(temporal, learning, texts.name)
-            yield from of(texts, name, model, "machines", published.MACHINES[kind])
-    yield from of_grams(texts, "KN", 5)
+            yield name, partial(of, texts, name, model, "machines", published.MACHINES[kind])
+    yield "KN5", partial(of_grams, texts, "KN", 5)
 
 
-def trees(texts: Texts) -> Iterator[Row]:
+def trees(texts: Texts) -> Trials:
     """Table 4.4: HLBL on different trees."""
-    for name, settings in TREES.items():
-        theirs = published.MODELS[name]
-        yield from of(texts, f"HLBL, {name}", hlbl(**settings), "trees", theirs)
+    for tree, settings in TREES.items():
+        name, theirs = f"HLBL, {tree}", published.MODELS[tree]
+        yield name, partial(of, texts, name, hlbl(**settings), "trees", theirs)
     if texts.name == "ptb":
-        name, settings = list(TREES.items())[-1]
-        longer = hlbl(**settings, epochs=9, dropout=0.5)
-        yield from of(texts, f"HLBL, {name}, longer", longer, "trees")
-    yield from of(texts, "LBL", lbl(), "trees", published.MODELS["LBL"])
+        tree, settings = list(TREES.items())[-1]
+        name, longer = f"HLBL, {tree}, longer", hlbl(**settings, epochs=9, dropout=0.5)
+        yield name, partial(of, texts, name, longer, "trees")
+    yield "LBL", partial(of, texts, "LBL", lbl(), "trees", published.MODELS["LBL"])
     for order in (2, 3, 6):
-        for row in of_grams(texts, "KN", order):
-            yield {**row, "perplexity APNews": published.INTERPOLATED[order]}
+        theirs = published.INTERPOLATED[order]
+        yield f"KN{order}", partial(of_grams, texts, "KN", order, theirs)
+
+
+def rows(study: str, texts: Texts, models: list[str]) -> Iterator[Row]:
+    """Yield the rows of a study, or of those of its models that are called so."""
+    for name, measure in STUDIES[study](texts):
+        if not models or name in models:
+            yield from measure()
 
 
 STUDIES = {"flat": flat, "machines": machines, "trees": trees}
 
 
 if __name__ == "__main__":
-    options = reporting.parse(__doc__, data=tuple(EPOCHS))
-    options.whole = True  # every study measures all rows of its tables
+    options = reporting.parse(__doc__, data=tuple(EPOCHS), models=[])
+    options.whole = not options.models  # every study measures all rows of its tables otherwise
     for data in options.data:
         texts = Texts(data)
         for name in options.chosen(STUDIES):
-            rows = lambda _, name=name, texts=texts: STUDIES[name](texts)  # noqa: E731
+            own = lambda each, name=name, texts=texts: rows(name, texts, each.models)  # noqa: E731
             told = {**PROTOCOL, "mixtures": f"with interpolated KN{MIXED_WITH[name]}"}
-            Table(f"lm-thesis-{name}-{data}", told, rows).run(options)
+            Table(f"lm-thesis-{name}-{data}", told, own).run(options)
