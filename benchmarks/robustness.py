@@ -1,6 +1,7 @@
 """What came of altered models, kills, threads and surroundings: python -m benchmarks.robustness --log robustness.log
 
-Runs ``tests/robustness/harness.py`` to its end, from where the log leaves off, and counts what the log says.
+Runs ``tests/robustness/harness.py`` to its end, from where the log leaves off, and counts what the log says. With
+``--only threads forks`` it runs these parts alone, from the beginning.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,20 +50,24 @@ PROTOCOL = {
 
 def rows(options: Options) -> Iterator[Row]:
     """Count the outcomes of each part."""
-    command = [sys.executable, str(HARNESS), "--log", options.log]
-    if not options.as_it_is:
-        subprocess.run(command, check=False)  # it fails where anything did
+    parts = options.chosen(PARTS)
+    with tempfile.TemporaryDirectory() as folder:
+        anew = options.only and not options.as_it_is
+        log = Path(folder, "log") if anew else Path(options.log)
+        command = [sys.executable, str(HARNESS), "--log", str(log)]
+        if not options.as_it_is:  # it fails where anything did
+            subprocess.run([*command, *(["--only", *parts] if options.only else [])], check=False)
+        lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     sources = freshness.SOURCES.items()  # the harness tries all of them
     freshness.take({"code": {name: freshness.digest(text) for name, text in sources}})
-    lines = map(json.loads, Path(options.log).read_text(encoding="utf-8").splitlines())
     found: dict[str, Counter[str]] = {}
     commits: dict[str, set[str]] = {}
     for line in lines:
         found.setdefault(line["part"], Counter()).update(line["outcomes"])
         commits.setdefault(line["part"], set()).add(line["commit"])
-    for part, name in PARTS.items():
+    for part in parts:
         if part in found:
-            yield {"what": name, **_row(found[part]), "at": ", ".join(sorted(commits[part]))}
+            yield {"what": PARTS[part], **_row(found[part]), "at": ", ".join(sorted(commits[part]))}
 
 
 def _row(kinds: Counter[str]) -> Row:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import freshness, kept, reporting
+from benchmarks import freshness, kept, reporting, robustness
 from benchmarks.check_figures import CHECKS
 from benchmarks.parts import PARTS
 from benchmarks.reporting import Options, Table
@@ -341,3 +341,22 @@ def test_benchmarks_understand_the_commands_that_check_their_figures(check, monk
         pass
     except ModuleNotFoundError as error:
         pytest.skip(f"{error}: another library, which no test of ours needs")
+
+
+def test_parts_of_the_harness_are_tried_alone_and_from_the_beginning(tmp_path, monkeypatch):
+    harness, log = tmp_path / "harness.py", tmp_path / "log"
+    harness.write_text(
+        "import json, sys\n"
+        "_, _, log, _, *parts = sys.argv\n"
+        "for part in parts:\n"
+        "    line = {'part': part, 'commit': 'now', 'outcomes': {'refused': 2, 'answered': 1}}\n"
+        "    print(json.dumps(line), file=open(log, 'a'))\n"
+    )
+    log.write_text('{"part": "threads", "commit": "then", "outcomes": {"wrong": 9}}\n')
+    monkeypatch.setattr(robustness, "HARNESS", harness)
+    options = Options(only=["threads", "forks"], log=str(log), as_it_is=False)
+    rows = list(robustness.rows(options))
+    assert [row["what"] for row in rows] == [robustness.PARTS[part] for part in options.only]
+    assert all((row["tried"], row["right"], row["at"]) == (3, 1, "now") for row in rows)
+    [row] = robustness.rows(Options(only=["threads"], log=str(log), as_it_is=True))
+    assert (row["wrong"], row["at"]) == (9, "then")

@@ -146,7 +146,7 @@ def units(options: argparse.Namespace) -> list[Unit]:
     ]
     if not options.short:
         found += [Unit("tensors", name, partial(altered, name, None, 0)) for name in names]
-    return [u for u in found if options.only is None or options.only in (u.part, u.name)]
+    return [u for u in found if not options.only or {u.part, u.name} & set(options.only)]
 
 
 def run(unit: Unit) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="processes killed in all")
     parser.add_argument("--signals", type=int, default=400, help="commands told to end in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one part (mutants, tensors, kills, ...) or one model")
+    parser.add_argument("--only", nargs="+", help="parts (mutants, tensors, kills, ...) or models")
     parser.add_argument(
         "--short", action="store_true", help="a part of everything, in half a minute"
     )
