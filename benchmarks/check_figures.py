@@ -5,8 +5,8 @@
     python -m benchmarks.check_figures --record   # note in results/repeated.json what was measured again, for the pages
 
 Each check is a command of the benchmark that made a table, for some of its rows, and compares what it measures with
-the rows of the results file. Needs TACENDA_DATA. Times are not compared: a busy machine would decide. What takes more
-than some minutes is not either.
+the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. Times
+and memory are not compared: a busy machine would decide. What takes more than some minutes is not either.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Check(NamedTuple):
 
 
 _LM, _HIDDEN = "language_models", "language_models.hidden_markov --tables lm-hidden-markov"
+_THESIS = f"{_LM}.thesis --only"
+# Two checks run at once: those that fit the same vectors stand apart, so that the second finds them kept.
 CHECKS = (
     Check("lm-ngrams", f'{_LM}.ngrams --data ptb --only "ptb, modified Kneser-Ney, 5"', "n-grams,valid,test",
           "data,model,order", True),
@@ -71,6 +73,13 @@ CHECKS = (
     Check("lm-hidden-markov-studies", f'{_HIDDEN}-studies --only "2^10 states"', "train,valid,test"),
     Check("lm-hidden-markov-mixtures", f'{_HIDDEN}-mixtures --only "KneserNey(5)"', "train,valid,test"),
     Check("lm-hidden-markov-wikitext-2", f'{_HIDDEN}-wikitext-2 --only "KneserNey(5)"', "train,valid,test"),
+    Check("lm-thesis-flat-ptb", f'{_THESIS} flat --data ptb --models "LBL by NCE, 2" KN3 "back-off GT3"',
+          "perplexity,fitted", "model,context"),
+    Check("lm-thesis-trees-ptb", f'{_THESIS} trees --data ptb --models "HLBL, RANDOM" KN2', "perplexity,fitted",
+          "model"),
+    Check("lm-thesis-machines-ptb", f"{_THESIS} machines --data ptb --models KN5", "perplexity", "model,scored"),
+    Check("lm-thesis-machines-wikitext-2", f"{_THESIS} machines --data wikitext-2 --models KN5", "perplexity",
+          "model,scored"),
     Check("varembed-intrinsic-1.5", "varembed.intrinsic --tokens 1.5 --only VarEmbed --seeds 0",
           "RW all,RW in vocabulary,WS353 all,QVEC-CCA", "row"),
     Check("embeddings-local", 'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"', "test 250",
@@ -88,16 +97,23 @@ CHECKS = (
           "test accuracy 250"),
     Check("embeddings-text-classes",
           'embeddings.text_classes --tables embeddings-text-classes --tasks tweets --only "bag of words"', "test 250"),
+    Check("embeddings-text-classes-1000", 'embeddings.text_classes --tables embeddings-text-classes-1000 '
+          '--tasks tweets --seeds 0 --only "bag of words" init-config', "test 1000"),
     Check("embeddings-peers", 'embeddings.peers --tables embeddings-peers --tasks ewt-upos --sizes 250 --seeds 0 '
           '--only "LDS own_context, CNN1"',
           "test 250"),
+    Check("embeddings-peers-more", 'embeddings.peers --tables embeddings-peers-more --tasks wnut17 --sizes 250 '
+          '--seeds 0 --only "hash + SumEmbed, CNN4"', "test 250"),
     Check("embeddings-raw-text", "embeddings.raw_text --millions 1", "dev,test", "tokens,row"),
     Check("varembed-sum-embed", "varembed.sum_embed --tokens 1.5 --seeds 0", "RW all,WS353 all,QVEC-CCA,tags"),
+    Check("embeddings-languages-1000", 'embeddings.languages --tables embeddings-languages-1000 --tasks german '
+          '--seeds 2 --only recommended', "test 1000,tokens", "task,row"),
     Check("ratings-newcomers", "ratings.newcomers --only BiasOnly PMF", "all,unknown users,folded in", "model"),
     Check("ratings-lists-more", "ratings.lists --data ml-100k-likes --only ImplicitMF", "HR,NDCG,MRR,recall", "row"),
     Check("ratings-ml-1m", "ratings.accuracy --data ml-1m --only ConditionalPMF", "RMSE,MAE", "algorithm"),
     Check("scale-slopes", "scale.slopes --only KneserNey", "bytes,model grows with"),
     Check("scale-cluster", "scale.cluster --tokens 50e6 --workers 2", "text_bytes,pairs,5-grams"),
+    Check("robustness", "robustness --only bombs", "tried,refused,right,told,another model,wrong,broken"),
 )  # fmt: skip
 
 
