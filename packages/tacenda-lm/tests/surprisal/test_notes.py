@@ -101,7 +101,7 @@ def cut_note(vocabulary_text, text):
 )
 def test_words_that_are_cut_elsewhere_are_announced(own, given, said):
     note = cut_note(own, given)
-    assert "1 words have unknown tokens only because they are cut differently" in note
+    assert "1 word would be known if not cut differently" in note
     assert said in note
 
 
@@ -113,6 +113,13 @@ def test_unknown_words_next_to_apostrophes_are_not_taken_for_other_cuts():
 
 def test_a_written_unk_next_to_an_apostrophe_is_not_another_cut():
     assert cut_note("the <unk> 's tail", "<unk> 's tail") is None
+
+
+def test_a_word_that_stays_unknown_in_other_characters_is_not_named(model):
+    assert spelling_note(model, "he said \u201czebra\u201d") is None
+    note = spelling_note(model, "\u201czebra\u201d \u201cman\u201d")
+    assert "1 of 2 words would be known" in note
+    assert "zebra" not in note
 
 
 def test_text_in_the_characters_of_the_model_has_no_note(model):

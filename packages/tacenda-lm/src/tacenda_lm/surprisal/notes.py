@@ -52,6 +52,12 @@ def caveats(
     yield from _note_unknown_tokens(vocabulary, way, texts, as_fitted)
     yield from _note_unknown_words(vocabulary, texts, tokenize)
     yield from _note_other_cuts(vocabulary, texts)
+    yield from _note_empty_frequencies(vocabulary, texts)
+    yield from _note_fitted_lines(model, texts)
+
+
+def _note_empty_frequencies(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Iterator[str]:
+    """Yield a note on words without a frequency."""
     if not vocabulary.counts.any():
         yield "the model has no counts of its training text, so log_frequency is empty"
     elif n := sum(int(np.isnan(text.log_frequency).sum()) for text in texts):
@@ -61,7 +67,10 @@ def caveats(
             "tokens were counted: leave these words out, or fit the model again with count_words=True of "
             "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
-    # whether the sentences are lines that the model was fitted to
+
+
+def _note_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
+    """Yield a note on sentences that are lines of the text that the model was fitted to."""
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
     pairs = zip(texts, starts, strict=False)
     offsets = [text.sentences()[:-1] + start for text, start in pairs]
@@ -128,8 +137,8 @@ def _note_unknown_words(
     # for each way to write words: how many, the first of them, and its new form
     better: dict[str, tuple[int, str, str]] = {}
     for word, times in unknown.items():
-        way, new = _find_known_spelling(word, vocabulary, tokenize, spellings)
-        if way is not None:
+        if found := _find_known_spelling(word, vocabulary, tokenize, spellings):
+            way, new = found
             n_before, first, new_first = better.get(way, (0, word, new))
             better[way] = n_before + times, first, new_first
     total = sum(times for times, _, _ in better.values())
@@ -139,8 +148,8 @@ def _note_unknown_words(
             for way, (times, word, new) in better.items()
         )
         yield (
-            f"{total:,} of {n_words:,} words have unknown tokens only because of the characters they are written in: "
-            f"{ways}; write the text in the characters of the text that the model was fitted to"
+            f"{total:,} of {n_words:,} words would be known in other characters: {ways}; write the text in the "
+            "characters of the text that the model was fitted to"
         )
 
 
@@ -172,8 +181,8 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
     if n and n >= _MIN_MISSPELLED * n_tokens:
         (old, new), _ = found.most_common(1)[0]
         yield (
-            f"{n:,} words have unknown tokens only because they are cut differently from the text that the model was "
-            f"fitted to, such as {old!r} for {new!r}: tokenize the text in the same way"
+            f"{n:,} {'word' if n == 1 else 'words'} would be known if not cut differently from the text that the model "
+            f"was fitted to, such as {old!r} for {new!r}: tokenize the text in the same way"
         )
 
 
@@ -230,23 +239,16 @@ def _use_typographic_marks(word: str) -> str:
 
 def _find_known_spelling(
     word: str, vocabulary: Vocabulary, tokenize: Tokenizer, spellings: _Spellings
-) -> tuple[str | None, str]:
-    """Return the way to write a word with the fewest unknown tokens, None for as it is, and the word written so."""
+) -> tuple[str, str] | None:
+    """Return the first way to write an unknown word that makes it known, and the word written so; None without one."""
 
-    def count_unknown(spelled: str) -> int:
-        tokens = [token for part in spelled.split() for token in tokenize(part)]
-        return sum(token not in vocabulary for token in tokens)
+    def is_known(spelled: str) -> bool:
+        return all(token in vocabulary for part in spelled.split() for token in tokenize(part))
 
-    best: tuple[str | None, str] = None, word
-    fewest = count_unknown(word)
-    for way, respell in spellings.items():
-        spelled = respell(word)
-        if spelled == word or not fewest:
-            continue
-        n = count_unknown(spelled)
-        if n < fewest:
-            best, fewest = (way, spelled), n
-    return best
+    if is_known(word):
+        return None
+    spelled = ((way, respell(word)) for way, respell in spellings.items())
+    return next((found for found in spelled if is_known(found[1])), None)
 
 
 def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
