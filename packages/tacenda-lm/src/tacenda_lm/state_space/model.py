@@ -353,12 +353,13 @@ class GradientTrainer(StreamTrainer):
 class RulesTrainer(GradientTrainer):
     """A model under training by the rules of the paper, which move each matrix towards the states (eqs 10 to 12).
 
-        A += rate mean (s_q(t) - A s(t-1)) s(t-1)' / variance,    B += rate mean (x(t) - x^(t)) s(t)'
+        A += rate mean (s_q(t) - A s(t-1)) s(t-1)' / variance,    B += rate mean e(t) s(t)'
         C += rate mean sum_i (s_l,i(t) - C x(t-i)) x(t-i)' / variance
 
-    s(t) is the state after its token was read, and x^(t) the probabilities predicted from it. Eq 12 prints x(t-n) for
-    x(t-i). Means over a batch replace the paper's sums, so that a rate does not depend on the batch. After a step, a
-    matrix whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
+    s(t) is the state after its token was read. e(t) is x(t) less the probabilities predicted from s(t) with the
+    inference "map", as in the paper, and from the predicted state s^(t) with "step". Eq 12 prints x(t-n) for x(t-i).
+    Means over a batch replace the paper's sums, so that a rate does not depend on the batch. After a step, a matrix
+    whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
     """
 
     def _count_carried(self) -> int:
