@@ -72,7 +72,7 @@ def test_a_file_is_scored_as_it_says(read):
 
 
 def test_a_model_comes_back_from_its_file(model, tmp_path):
-    for name in ("model.arpa", "model.arpa.gz"):
+    for name in ("model.arpa", "model.arpa.gz", "model.arpa.GZ"):
         model.to_arpa(tmp_path / name)
         again = KneserNey.from_arpa(tmp_path / name)
         assert again.table.sizes == model.table.sizes
@@ -83,11 +83,12 @@ def test_a_model_comes_back_from_its_file(model, tmp_path):
         assert KneserNey.from_arpa(tmp_path / "twice.arpa").score(TEXT[0]) == pytest.approx(
             again.score(TEXT[0]), abs=1e-6
         )
-    unpacked = gzip.decompress((tmp_path / "model.arpa.gz").read_bytes())
-    assert unpacked == (tmp_path / "model.arpa").read_bytes()
+        content = (tmp_path / name).read_bytes()
+        unpacked = gzip.decompress(content) if name != "model.arpa" else content
+        assert unpacked == (tmp_path / "model.arpa").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["model.arpa.xz", "model.bz2", "model.arpa.zst"])
+@pytest.mark.parametrize("name", ["model.arpa.xz", "model.BZ2", "model.arpa.zst"])
 def test_a_name_that_promises_another_packing_is_refused(model, tmp_path, name):
     with pytest.raises(DataError, match=rf"{name} has .* gzipped if they end in \.gz"):
         model.to_arpa(tmp_path / name)
@@ -244,6 +245,16 @@ def test_a_word_that_no_file_can_hold_is_refused(tmp_path, word):
 def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
         model.to_arpa(tmp_path / "nowhere" / "m.arpa")
+
+
+@pytest.mark.parametrize("mode", ["w", "rb"])
+def test_a_file_that_takes_no_bytes_is_refused(model, tmp_path, mode):
+    (tmp_path / "m.arpa").touch()
+    with (
+        (tmp_path / "m.arpa").open(mode) as file,
+        pytest.raises(DataError, match=r"m.arpa.*: open it in binary mode, such as with \"wb\""),
+    ):
+        model.to_arpa(file)
 
 
 def test_the_unknown_word_in_capitals_is_one_word_in_all_orders(read):

@@ -50,8 +50,8 @@ def write_arpa(
     """Write a table to a path, gzipped if it ends in .gz, or to an open binary file.
 
     A file at a path appears only when it is complete. ``start_log_prob`` is the log-probability of ``<s>``, base 10.
-    Raises DataError for a word that the format cannot express, a path with the ending of another compression, or one
-    that cannot be written.
+    Raises DataError for a word that the format cannot express, a path with the ending of another compression, or a path
+    or file that cannot be written.
     """
     for word in vocabulary.words:
         if word in (START, "") or _UNWRITABLE.search(word):
@@ -60,15 +60,22 @@ def write_arpa(
                 f"and {START} at the beginning of a sentence: rename it in the text"
             )
     if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
+        try:
+            path.write(b"")
+        except (TypeError, ValueError) as error:  # of text, for reading, or closed
+            raise DataError(
+                f'cannot write to {path!r:.120}: open it in binary mode, such as with "wb"'
+            ) from error
         _write(path, vocabulary, table, start_log_prob)
         return
     path = store.path_of(path, DataError)
-    if path.suffix in _OTHER_COMPRESSIONS:
+    suffix = path.suffix.lower()
+    if suffix in _OTHER_COMPRESSIONS:
         raise DataError(
             f"{path} has the ending of another compression: ARPA files are written plain, or gzipped if they end in .gz"
         )
     with store.replacing(path) as part, part.open("wb") as raw:
-        if path.suffix == ".gz":
+        if suffix == ".gz":
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                 _write(packed, vocabulary, table, start_log_prob)
         else:
@@ -174,9 +181,12 @@ def _write_number(value, out, at):
     if digits == 10**_DIGITS:
         digits //= 10
         point += 1
-    for i in range(2 - point if point <= 0 else 1):
+    # 0.00123: a zero, room for the point, and zeros come before the digits. 12.3: the digits begin one byte further
+    # right, and those before the point are then copied to the left.
+    before = 2 - point if point <= 0 else 1
+    for i in range(before):
         out[at + i] = 48
-    first = at + (2 - point if point <= 0 else 1)
+    first = at + before
     left = np.uint32(digits)
     for i in range(_DIGITS - 2, -1, -2):
         pair = left % np.uint32(100)

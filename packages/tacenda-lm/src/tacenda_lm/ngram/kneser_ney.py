@@ -295,8 +295,8 @@ class KneserNey(LanguageModel):
     def to_arpa(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the model as an ARPA file, gzipped if the name ends in .gz, or to an open binary file.
 
-        Raises DataError if the format cannot hold a word, the name asks for another compression, or the path cannot be
-        written, and ArtifactError if a saved table is damaged.
+        Raises DataError if the format cannot hold a word, the name asks for another compression, or the path or file
+        cannot be written, and ArtifactError if a saved table is damaged.
         """
         from tacenda_lm.ngram.arpa_writing import write_arpa
 
