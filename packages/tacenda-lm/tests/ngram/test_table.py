@@ -113,6 +113,9 @@ def test_what_is_packed_comes_out(orders):
         some = np.arange(len(rows))[::7]
         for i in some.tolist():
             np.testing.assert_array_equal(table.words_of(n, i, i + 1), rows[i : i + 1])
+        for begin, end in ((0, 10**6), (1, 10**6), (10**6, 10**7), (2, 1), (-2, None)):
+            np.testing.assert_array_equal(table.words_of(n, begin, end), rows[begin:end])
+            np.testing.assert_array_equal(table.unpack(n, begin, end).word, rows[begin:end, -1])
 
 
 def test_a_context_that_many_words_continue_has_a_list_of_places():

@@ -136,24 +136,23 @@ class Table(Arrays):
     # -- unpacked ----------------------------------------------------------------------------------
 
     def unpack(self, order: int, begin: int = 0, end: int | None = None) -> Order:
-        """Return the n-grams of an order from place ``begin`` to ``end``."""
-        size = self.sizes[order - 1]
-        begin, end = max(begin, 0), size if end is None else min(end, size)
-        n_contexts = end - begin if order < self.order else 0
+        """Return the n-grams of an order from place ``begin`` to ``end``, bounds of a slice."""
+        places = range(self.sizes[order - 1])[begin:end]
+        n, n_contexts = len(places), len(places) if order < self.order else 0
         unpacked = Order(
-            np.empty(end - begin, np.int32),
-            np.empty(end - begin, np.float32),
+            np.empty(n, np.int32),
+            np.empty(n, np.float32),
             np.empty(n_contexts, np.float32),
             np.empty(n_contexts, np.int64),
         )
-        lookups().unpack(*self.arguments, order, begin, *unpacked)
+        lookups().unpack(*self.arguments, order, places.start, *unpacked)
         return unpacked
 
     def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
         """Return the words of the n-grams that `unpack` returns: int32 (n-grams, order)."""
-        end = self.sizes[order - 1] if end is None else end
-        words = np.empty((end - begin, order), np.int32)
-        lookups().spell(*self.arguments, order, begin, words)
+        places = range(self.sizes[order - 1])[begin:end]
+        words = np.empty((len(places), order), np.int32)
+        lookups().spell(*self.arguments, order, places.start, words)
         return words
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
