@@ -245,6 +245,21 @@ def test_codes_that_do_not_fit_together_are_refused(change):
         Codes(**{**GOOD, **change})
 
 
+def test_codes_do_not_change_with_the_arrays_they_were_made_of():
+    given = [
+        np.array([0, 1, 2]),
+        np.array([0, 1, 2]),
+        np.zeros(2, np.int32),
+        np.array([1, -1], np.int8),
+    ]
+    codes, before = Codes(*given), [array.tolist() for array in given]
+    for array in given:
+        array[:] = 99
+    assert [array.tolist() for array in codes] == before
+    with pytest.raises(ValueError, match="read-only"):
+        codes.nodes[0] = 1
+
+
 @pytest.mark.parametrize(
     ("nodes", "signs"),
     [([0, 0], [1, 1]), ([0, 1], [1, -1]), ([0, 0, 1], [1, -1, 1]), ([0, 0, 0], [1, -1, -1])],

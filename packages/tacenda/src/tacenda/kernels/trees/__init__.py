@@ -78,7 +78,7 @@ class Codes(_Fields):
     def __new__(
         cls, word_codes: ArrayLike, code_steps: ArrayLike, nodes: ArrayLike, signs: ArrayLike
     ) -> "Codes":
-        """Check the arrays; those of another dtype are copied, and all become read-only."""
+        """Check the arrays, and copy them, so that nobody can change them afterwards."""
         fields = (word_codes, code_steps, nodes, signs)
         kinds = (np.int64, np.int64, np.int32, np.int8)
         arrays: list[Any] = []
@@ -91,7 +91,7 @@ class Codes(_Fields):
                 raise KernelError(
                     f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
                 )
-            arrays.append(np.ascontiguousarray(array, kind).view())
+            arrays.append(array.astype(kind, order="C"))
             if not (arrays[-1] == array).all():
                 raise KernelError(f"{name} holds a number that {kind.__name__} cannot hold")
             arrays[-1].flags.writeable = False
@@ -165,7 +165,7 @@ class Step(NamedTuple):
     vectors: Any  # (tokens, width), in the dtype of the vectors
 
 
-def _check_words(words: Any, codes: Codes, nodes: Nodes) -> None:
+def _check_nodes(codes: Codes, nodes: Nodes, words: Any = ()) -> None:
     if codes.n_nodes > len(nodes.vectors):
         raise KernelError(
             f"the codes name node {codes.n_nodes - 1}, and there are {len(nodes.vectors)}"
@@ -173,7 +173,7 @@ def _check_words(words: Any, codes: Codes, nodes: Nodes) -> None:
     check_range(words, codes.n_words, "words")
 
 
-@operation(prepare=_check_words)
+@operation(prepare=_check_nodes)
 def tree_softmax(
     vectors: Float[Array, "tokens width"], words: Int32[Array, "tokens"], codes: Codes, nodes: Nodes
 ) -> NDArray[Any]:
@@ -228,7 +228,7 @@ def _find_gradients(vectors: Any, words: Any, codes: Codes, nodes: Nodes, grad: 
     return _Gradients(Step(log_probs, d_r), rows, d_q, d_b)
 
 
-@operation(prepare=_check_words)
+@operation(prepare=_check_nodes)
 def tree_softmax_step(
     vectors: Float[Array, "tokens width"],
     words: Int32[Array, "tokens"],
@@ -253,7 +253,7 @@ def tree_softmax_step(
 
 
 def _check_tree(codes: Codes, nodes: Nodes) -> None:
-    _check_words((), codes, nodes)
+    _check_nodes(codes, nodes)
     _ = codes.children  # raises KernelError unless they are one tree
 
 
