@@ -133,7 +133,7 @@ def test_continuous_ratings_are_brought_to_bins():
     data = synthetic_ratings.generate(300, 80, 8_000, rank=2, noise=0.5, integer=False, seed=3)
     train, test = split(data.ratings, 0.1, seed=0)
     model = RBM(n_hidden=20, random_state=0).fit(train)
-    assert model.learned.levels.shape == (20,)
+    assert model.learned.rating_values.shape == (20,)
     again = RBM.from_arrays(model.config_dict(), model.arrays())
     found = again.score_pairs(test.user_ids, test.item_ids)
     np.testing.assert_array_equal(found, model.score_pairs(test.user_ids, test.item_ids))

@@ -327,7 +327,7 @@ class _Trainer(Trainer):
             slopes=cases.slopes,
             base=cases.base,
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
-            levels=self._scale.levels,
+            rating_values=self._scale.levels,
             penalty=np.float64(cases.penalty),
             usual=None if self._settings.optimizer == "sgd" else cases.usual,
         )

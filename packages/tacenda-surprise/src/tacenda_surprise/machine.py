@@ -91,7 +91,7 @@ class Machine(Arrays):
     slopes: Float32[Array, "cases"]  # o
     base: Float32[Array, "levels"]  # logarithms of how often each level is given
     inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
-    levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
+    rating_values: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]
     penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
     #: None after plain steps, which hold biases nowhere, and in models saved by older versions
     usual: Usual | None = None
@@ -236,6 +236,7 @@ def solve_visible(
 
 def penalty_of(penalty: float, n_cases: int) -> float:
     """Return the penalty of one visible unit next to the likelihood of all its ratings; fits count it for each case."""
+    # without a penalty, weights could grow without bound, as where a unit has all its ratings at one level
     return max(penalty * n_cases, 1e-3)
 
 

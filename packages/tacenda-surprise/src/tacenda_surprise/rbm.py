@@ -101,7 +101,7 @@ class RBM(RatingAlgorithm):
         start, planned = self._learned(self.learned), self.settings.n_epochs
         self._catalogue = catalogue = self.catalogue.extend(ratings)
         n = max(planned // 4, 1) if epochs is None else epochs
-        scale, passed = Scale.about(start.levels, catalogue), max(planned - n, 0)
+        scale, passed = Scale.about(start.rating_values, catalogue), max(planned - n, 0)
         task = Task(self.settings, self._seed, scale, ratings, known, start=start, passed=passed)
         machine, history = train(task, run, n, self._identity)
         self._finish(machine, history, ratings)
@@ -112,7 +112,7 @@ class RBM(RatingAlgorithm):
         """Infer the hidden units of the cases of new ratings, and solve for their visible units; all others stay."""
         old, settings = self._learned(self.learned), self.settings
         catalogue = self.catalogue.extend(ratings)
-        scale = Scale.about(old.levels, catalogue)
+        scale = Scale.about(old.rating_values, catalogue)
         visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
         if known is not None and settings.items_are_cases:
@@ -152,7 +152,7 @@ class RBM(RatingAlgorithm):
         """The RBM with rows for unknown users and items, and the scores of its levels."""
         learned = self._learned(self.learned)
         completed = learned.complete(*sides(self.settings, *self._rated))
-        return completed, Scale.about(learned.levels, self.catalogue)
+        return completed, Scale.about(learned.rating_values, self.catalogue)
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:
         """Compute the distributions of ratings (pairs,), in scores."""
