@@ -36,7 +36,8 @@ from tacenda.kernels.machinery.gpu import group_rows, precision, product, sum_ro
 
 
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
-_TILE, _WIDTH = 64, 32
+_TILE = 64  # rows, and columns, of a tile of scores
+_WIDTH = 32  # of the vectors that a product reads at a time
 
 
 class Segments(NamedTuple):
@@ -473,8 +474,6 @@ def _segment_classes(offsets: Any) -> Segments:
 # the one with respect to the columns, so that every sum is made by one program, without atomics, and results repeat.
 
 
-_ROWS, _COLUMNS = 64, 64  # of a tile of scores
-_STRIP_WIDTH = 32  # of the vectors that a product reads at a time
 _OUT = 128  # columns of a gradient in one program
 
 
@@ -556,9 +555,9 @@ def streaming_logsumexp(rows, columns, bias, kept):
     found = x.new_empty(len(x))
     if len(x):
         with torch.cuda.device_of(x):
-            _log_sums[(triton.cdiv(len(x), _ROWS),)](
+            _log_sums[(triton.cdiv(len(x), _TILE),)](
                 x, y, b, found, len(x), len(y), x.shape[1],
-                ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _STRIP_WIDTH),
+                ROWS=_TILE, COLUMNS=_TILE, WIDTH=tile(x.shape[1], _WIDTH),
                 PRECISION=precision(x), num_warps=8, num_stages=2,
             )  # fmt: skip
     return found
@@ -573,17 +572,17 @@ def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
     sizes = {
-        "WIDTH": tile(width, _STRIP_WIDTH),
+        "WIDTH": tile(width, _WIDTH),
         "OUT": tile(width, _OUT),
         "PRECISION": precision(x),
     }
     if not len(x):
         return SumGradients(*grads)
     for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):
-        grid = triton.cdiv(len(own), _ROWS), max(1, triton.cdiv(width, sizes["OUT"]))
+        grid = triton.cdiv(len(own), _TILE), max(1, triton.cdiv(width, sizes["OUT"]))
         with torch.cuda.device_of(x):
             _log_sums_backward[grid](
                 own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
-                OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes, num_warps=8, num_stages=2,
+                OF_ROWS=of_rows, OWN=_TILE, OTHER=_TILE, **sizes, num_warps=8, num_stages=2,
             )  # fmt: skip
     return SumGradients(*grads)
