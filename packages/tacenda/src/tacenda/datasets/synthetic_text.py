@@ -106,7 +106,7 @@ class Language:
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        rows = json.loads(files("tacenda.datasets").joinpath("synthetic_grammar.json").read_text())
+        rows = json.loads(files("tacenda.datasets").joinpath("synthetic_grammar.json").read_bytes())
         self.states: tuple[State, ...] = tuple(State(*row[:-1]) for row in rows)
         self.transition: NDArray[np.float64] = np.zeros((len(rows), len(rows)))
         for i, row in enumerate(rows):
