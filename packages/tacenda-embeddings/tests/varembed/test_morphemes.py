@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tacenda import Corpus
+from tacenda.packed_strings import pack_names
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed import morphemes
-from tacenda_embeddings.varembed.morphemes import BASE, Inventory, pack_names
+from tacenda_embeddings.varembed.morphemes import BASE, Inventory
 
 
 def vocabulary(words, **settings):

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Constraint, Float32, ascending, at_least
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.ratings import IdIndex, Ratings
-from tacenda.vocabulary import pack_names, unpack_names
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

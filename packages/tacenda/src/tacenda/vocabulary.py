@@ -11,18 +11,19 @@ most informative in this text (see `tacenda.learned_classes`). With ``oov="class
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
-from itertools import pairwise
+from numbers import Integral
 from operator import itemgetter
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, take
-from tacenda.errors import ArtifactError, CorpusError
+from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
+from tacenda.errors import ArtifactError, CorpusError, check_whole
 from tacenda.forks import cached_property
+from tacenda.packed_strings import pack_words, unpack_words
 from tacenda.word_classes import CLASSES, coarser_class, is_learned_name, learned_names, word_class
 
 BOUNDARY: Final = "</s>"
@@ -84,6 +85,12 @@ def token_list(tokens: Iterable[str]) -> list[str]:
     return tokens if isinstance(tokens, list) else list(tokens)
 
 
+def _require_strings(tokens: Iterable[object]) -> None:
+    for token in tokens:
+        if not isinstance(token, str):
+            raise not_a_string(token)
+
+
 class _Lookup(dict[str, int]):
     """A dictionary from all strings to ids: ``lookup[word]`` never fails.
 
@@ -136,54 +143,6 @@ class _Lookup(dict[str, int]):
             return None
         word_id = self.get(normalized)
         return word_id if word_id is not None and self.words[word_id] == normalized else None
-
-
-# ---- lists of strings as two arrays ----
-
-
-def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return words as UTF-8 text, uint8 (bytes,), and their offsets in it, int64 (words + 1,).
-
-    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded with Python's "surrogatepass", so
-    any string can be packed.
-    """
-    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(data) for data in encoded], out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
-
-
-def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str) -> list[str]:
-    """Return the words that `pack_words` packed; `tacenda.offsets.check_offsets` has checked the offsets.
-
-    Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, if they are not valid UTF-8.
-    """
-    try:
-        whole = text.tobytes().decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(
-            f"{name}.text is not UTF-8 ({error.reason}); the model is damaged"
-        ) from error
-    # the whole text is decoded and then cut at offsets in characters, which is faster than decoding word by word
-    is_first = np.append((text & 0xC0) != 0x80, True)
-    if not is_first[offsets].all():
-        raise ArtifactError(f"{name}.offsets cut a character in two; the model is damaged")
-    places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
-    return [whole[i:j] for i, j in pairwise(places.tolist())]
-
-
-def pack_names(prefix: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,), see `pack_words`."""
-    text, offsets = pack_words(names)
-    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
-
-
-def unpack_names(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Return the strings that `pack_names` packed. Raises ArtifactError."""
-    sizes: dict[str, Any] = {}
-    text = take(arrays, f"{prefix}.text", UInt8[Array, "bytes"], sizes)
-    offsets = take(arrays, f"{prefix}.offsets", Offsets[Array, "names bytes"], sizes)
-    return unpack_words(text, offsets, prefix)
 
 
 # ---- the vocabulary ----
@@ -240,16 +199,21 @@ class Vocabulary:
         oov: Oov = "single",
         spelled: Iterable[str] = (),
     ) -> None:
-        array = counts if isinstance(counts, np.ndarray) else np.array(list(counts), dtype=np.int64)
+        array = counts if isinstance(counts, np.ndarray) else np.array(list(counts))
         if isinstance(words, _Saved):
             self._packed = words.text, words.offsets
         else:
-            self.words = tuple(map(str, words))
+            self.words = tuple(words)
+            if {*map(type, self.words)} != {str}:
+                _require_strings(self.words)
+                self.words = tuple(map(str, self.words))
             if array.shape != (len(self.words),):
                 raise CorpusError(
                     f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
                     "give one count per word"
                 )
+        if array.size and array.dtype.kind not in "iu":
+            raise CorpusError("a vocabulary was given counts that are not whole numbers of 64 bits")
         self.counts = array.astype(np.int64)
         self.counts.flags.writeable = False
         if (self.counts < 0).any():
@@ -322,12 +286,20 @@ class Vocabulary:
         Raises
         ------
         CorpusError
-            A limit is below 1.
+            A limit is no whole number of at least 1, a word no string, or a count no whole number.
         """
         limits = {"min_count": min_count, "min_class_count": min_class_count}
-        for name, limit in (limits | {"max_vocabulary": max_vocabulary}).items():
-            if limit is not None and limit < 1:
-                raise CorpusError(f"{name} is {limit}; it must be at least 1")
+        if max_vocabulary is not None:
+            limits["max_vocabulary"] = max_vocabulary
+        for name, limit in limits.items():
+            check_whole(name, limit, error=CorpusError)
+        check_whole("n_sentences", n_sentences, 0, CorpusError)
+        # kinds are few, so that a large vocabulary takes no time
+        if {*map(type, counts)} != {str}:
+            _require_strings(counts)
+        for kind in {*map(type, counts.values())}:
+            if not issubclass(kind, Integral):
+                raise CorpusError(f"a count is a {kind.__name__}; counts must be whole numbers")
         normalization = normalization or Normalization()
         # reserved names are not normalized; a word whose normalized form is reserved counts as the reserved name
         spelled = list(counts)
@@ -362,11 +334,14 @@ class Vocabulary:
     def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
         """Build a vocabulary from a list of words, in the same order, followed by ``</s>`` and ``<unk>``.
 
-        Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero.
+        Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero. Raises
+        CorpusError for one string instead of words, and for a word that is not a string.
         """
         normalization = normalization or Normalization()
         special = (BOUNDARY, UNKNOWN)
-        written = dict.fromkeys(token_list(words), 1)
+        words = token_list(words)
+        _require_strings(words)
+        written = dict.fromkeys(words, 1)
         proper = Counter(map(normalization, written))
         kept = [word for word in proper if word not in ("<s>", *special)]
         spelled = _find_spelled(written, proper, normalization)
@@ -376,9 +351,12 @@ class Vocabulary:
     # ---- from words to ids and back ----
 
     def id_of(self, word: str) -> int:
-        """Return the id of a word, else of its class, else of ``<unk>``, without caching it."""
+        """Return the id of a word, else of its class, else of ``<unk>``. Raises CorpusError for what is no string.
+
+        The id is not cached.
+        """
         ids = self._ids
-        return ids[word] if word in ids else ids.find(word)
+        return ids[word] if isinstance(word, str) and word in ids else ids.find(word)
 
     def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
         """Return the ids of the tokens of a text, int32 (tokens,).

@@ -151,6 +151,15 @@ def test_tokens_that_are_not_strings_are_refused(token, digits, remember):
     v = vocabulary(normalization=Normalization(digits=digits))
     with pytest.raises(CorpusError, match="tokens must be strings"):
         v.encode(["the", token], remember=remember)
+    with pytest.raises(CorpusError, match="tokens must be strings"):
+        v.id_of(token)
+    with pytest.raises(CorpusError, match="tokens must be strings"):
+        Vocabulary.from_words(["the", token], v.normalization)
+    with pytest.raises(CorpusError, match="tokens must be strings"):
+        Vocabulary(["</s>", "<unk>", token], [1, 1, 1])
+    if not isinstance(token, list):
+        with pytest.raises(CorpusError, match="tokens must be strings"):
+            Vocabulary.from_counts({"the": 2, token: 1}, 3)
 
 
 def test_one_string_is_not_taken_for_its_letters():
@@ -205,12 +214,24 @@ def test_bad_vocabularies_are_refused():
         (["</s>", "a"], [1, 1], "no <unk>"),
         (["</s>", "<unk>"], [1], "one count per word"),
         (["</s>", "<unk>"], [1, -1], "negative"),
+        (["</s>", "<unk>"], [1.7, 2], "not whole numbers"),
+        (["</s>", "<unk>"], ["1", "2"], "not whole numbers"),
+        (["</s>", "<unk>"], [2**70, 2], "not whole numbers"),
     ):
         with pytest.raises(CorpusError, match=message):
             Vocabulary(words, counts)
-    for settings in ({"max_vocabulary": 0}, {"oov": "none"}):
-        with pytest.raises(CorpusError, match=r"max_vocabulary is 0|oov is 'none'"):
-            vocabulary(**settings)
+    for name, value in (
+        ("max_vocabulary", 0),
+        ("max_vocabulary", 1.0),
+        ("min_count", "2"),
+        ("min_class_count", None),
+        ("n_sentences", 0.5),
+        ("oov", "none"),
+    ):
+        with pytest.raises(CorpusError, match=f"{name} is {value!r}"):
+            vocabulary(**{name: value})
+    with pytest.raises(CorpusError, match="a count is a float; counts must be whole numbers"):
+        Vocabulary.from_counts({"a": 2, "b": 1.5}, 3)
     with pytest.raises(CorpusError, match="one string"):
         Vocabulary.from_words("abc")
 

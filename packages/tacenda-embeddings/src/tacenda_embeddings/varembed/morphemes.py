@@ -22,8 +22,9 @@ from scipy.special import digamma
 from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
 from tacenda.errors import ArtifactError, ConfigurationError, importing
 from tacenda.forks import cached_property
+from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.progress import track
-from tacenda.vocabulary import Normalization, Vocabulary, not_a_string, pack_names, unpack_names
+from tacenda.vocabulary import Normalization, Vocabulary, not_a_string
 
 Ints = npt.NDArray[np.int64]
 

@@ -38,8 +38,9 @@ from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_numb
 from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
-from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Int64, Packing, Rows, find_keys, sort_rows
 from tacenda_lm.ngram.spooling import Scratch, default_budget

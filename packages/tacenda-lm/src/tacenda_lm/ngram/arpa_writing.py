@@ -23,8 +23,9 @@ from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import LANES, copy_bytes
+from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
-from tacenda.vocabulary import Vocabulary, pack_words
+from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.columns import SIZE
 from tacenda_lm.ngram.lookup import backoff, find_contexts, log_prob, next_contexts, word_of
 from tacenda_lm.ngram.rows import Int64

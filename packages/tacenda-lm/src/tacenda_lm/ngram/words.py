@@ -2,7 +2,7 @@
 
 A text is UTF-8, uint8 (bytes,). Compiled code is given a plain tuple, `Words`, which Python passes much faster than a
 named one: the bytes of all words, uint8 (bytes,), and the places where each begins, int64 (words + 1,), as
-``vocabulary.pack_words`` returns them; a hash table of their numbers, int32, -1 where it is empty; the ids of ``</s>``
+``pack_words`` returns them; a hash table of their numbers, int32, -1 where it is empty; the ids of ``</s>``
 and ``<unk>``; and whether text is split only at ASCII whitespace.
 """
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda.vocabulary import pack_words, unpack_words
+from tacenda.packed_strings import pack_words, unpack_words
 
 
 @given(st.lists(st.text(st.characters(), max_size=6), max_size=6))
