@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from support.plugins import registered
-from tacenda import artifact, datasets, store
+from tacenda import artifact, datasets, reading, store
 from tacenda.corpus import Corpus
 from tacenda.datasets import fetching
 from tacenda.errors import ArtifactError, DataError, FittingError
@@ -242,25 +242,25 @@ def test_a_forked_child_that_ends_leaves_the_lock_to_its_parent(tmp_path):
 )
 def test_json_that_could_not_be_written_again_is_refused(data, reason):
     with pytest.raises(ValueError, match=reason):
-        store.parse_json(data)
+        reading.parse_json(data)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
         file.truncate(6 << 30)
     with pytest.raises(ValueError, match="are not read"):
-        store.read_json(tmp_path / "large")
+        reading.read_json(tmp_path / "large")
 
 
 @pytest.mark.parametrize("path", [None, 3, "", b"x", ["x"], "a\0b", "\ud800", "x" * 5000])
 def test_what_cannot_name_a_file_is_a_clear_error(path):
     with pytest.raises(ArtifactError, match="file"):
-        store.path_of(path, ArtifactError)
+        reading.path_of(path, ArtifactError)
 
 
 def test_any_name_that_a_file_could_have_is_a_path(tmp_path):
     for path in (tmp_path / "new", str(tmp_path), "\udcff", ".", "a b\n"):
-        assert store.path_of(path, ArtifactError) == Path(path)
+        assert reading.path_of(path, ArtifactError) == Path(path)
 
 
 def test_the_size_of_a_folder_is_that_of_all_files_in_it(tmp_path):
@@ -284,7 +284,7 @@ def test_a_folder_in_use_stays_however_old_it_seems(tmp_path):
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_only_regular_files_are_opened(tmp_path, make):
     make(tmp_path / "x")
-    for read in (store.open_regular, store.read_json):
+    for read in (reading.open_regular, reading.read_json):
         with pytest.raises(ValueError, match="not a file"):
             read(tmp_path / "x")
 
@@ -292,7 +292,7 @@ def test_only_regular_files_are_opened(tmp_path, make):
 def test_a_link_to_a_regular_file_is_opened(tmp_path):
     (tmp_path / "file").write_text("[1]")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    assert store.read_json(tmp_path / "link") == [1]
+    assert reading.read_json(tmp_path / "link") == [1]
 
 
 def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path):
@@ -307,7 +307,23 @@ def test_what_this_user_may_not_look_into_is_a_clear_error(tmp_path, monkeypatch
 
     monkeypatch.setattr(os, "lstat", lstat)
     with pytest.raises(ArtifactError, match=r"no access to '/root/models' for this user"):
-        store.path_of("/root/models", ArtifactError)
+        reading.path_of("/root/models", ArtifactError)
+
+
+def test_a_forked_child_that_ends_leaves_the_folder_claimed_by_its_parent(tmp_path):
+    with ExitStack() as stack:
+        stack.enter_context(store.claim(tmp_path))
+        child = os.fork()
+        if child == 0:
+            stack.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        with (
+            pytest.raises(BlockingIOError, match=f"process {os.getpid()} "),
+            store.claim(tmp_path),
+        ):
+            pass
+    assert names(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_claimed_on_a_full_disk_is_left_as_it_was(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.delayed import delayed
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, stack_row_blocks
 from tacenda.dask import ClusterCorpus, Part
@@ -66,7 +66,7 @@ def count_lags(
     """
     check_whole("n_lags", n_lags)
     check_corpus(corpus)
-    folder = store.path_of(tempfile.gettempdir() if scratch is None else scratch, DataError)
+    folder = reading.path_of(tempfile.gettempdir() if scratch is None else scratch, DataError)
     # before the work, so that a folder that cannot be written to is reported early
     with store.writing(f"counts to {folder}", advice=_ADVICE), tempfile.TemporaryFile(dir=folder):
         pass

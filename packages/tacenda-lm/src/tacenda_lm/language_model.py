@@ -27,7 +27,7 @@ from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, DataError, FittingError, warn
 from tacenda.estimator import Estimator
-from tacenda.store import path_of
+from tacenda.reading import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, is_own
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface

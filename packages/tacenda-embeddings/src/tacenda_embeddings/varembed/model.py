@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.arrays import Array, Arrays, Bool, Float32
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError, importing
@@ -242,7 +242,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             )
             if not self.vocabulary.is_reserved(word) and word.split() == [word]
         ]
-        path = store.path_of(path, DataError)
+        path = reading.path_of(path, DataError)
         with (
             store.replacing(path) as whole,
             whole.open("w", encoding="utf-8", errors="replace") as file,

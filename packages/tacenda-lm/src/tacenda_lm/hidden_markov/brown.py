@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.corpus.lines import numbered_lines, whole_number
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError, check_whole
@@ -91,7 +91,7 @@ class BrownClusters:
         The file appears only when it is complete. Raises DataError for a word that is empty or contains a tab, a
         line end or half of a surrogate pair, or a path that cannot be written.
         """
-        place = store.path_of(file, DataError)
+        place = reading.path_of(file, DataError)
         lines = []
         for path, word in sorted((path, word) for word, path in self.paths.items()):
             if not word or any(end in word for end in "\t\n\r"):
@@ -110,7 +110,7 @@ class BrownClusters:
         Raises DataError, which names the line, for a file that is missing or has another format.
         """
         rows = []
-        for number, line in numbered_lines(store.path_of(file, DataError)):
+        for number, line in numbered_lines(reading.path_of(file, DataError)):
             columns = line.rstrip("\r").split("\t")
             if columns == [""]:
                 continue

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.machinery.compiled import njit
@@ -69,7 +69,7 @@ def write_arpa(
             ) from error
         _write(path, vocabulary, table, start_log_prob)
         return
-    path = store.path_of(path, DataError)
+    path = reading.path_of(path, DataError)
     suffix = path.suffix.lower()
     if suffix in _OTHER_COMPRESSIONS:
         raise DataError(

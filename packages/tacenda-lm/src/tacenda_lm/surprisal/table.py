@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from tacenda.corpus.split_words import strip_punctuation
 from tacenda.errors import ConfigurationError, DataError, importing
-from tacenda.store import path_of, replacing
+from tacenda.reading import path_of
+from tacenda.store import replacing
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.sequences import Float64, Integers, Offsets, sums_of_pieces
 from tacenda_lm.surprisal.words import Word, bare_length

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacenda import plugins, store
+from tacenda import plugins, reading
 from tacenda.errors import ArtifactError
 
 #: The file with the card of a model, beside it; its first paragraph says what the model is.
@@ -61,7 +61,7 @@ def available() -> list[InstalledModel]:
         )
         with suppress(OSError, ValueError):  # it may have no card
             with (
-                store.open_regular(folder / CARD) as raw,
+                reading.open_regular(folder / CARD) as raw,
                 io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as card,
             ):
                 title, empty, line = (card.readline(1000) for _ in range(3))
@@ -78,7 +78,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     Raises ArtifactError if nothing is at ``source``, which could be a name, and no model of that name is installed; and
     for the address of a model that has to be fetched or installed first.
     """
-    folder = store.path_of(source, ArtifactError)
+    folder = reading.path_of(source, ArtifactError)
     text = os.fspath(source)
     if folder.suffix == ".whl":
         raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")

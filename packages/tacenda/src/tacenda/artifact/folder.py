@@ -39,14 +39,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.artifact import arrays as named_arrays
 from tacenda.artifact.by_name import locate
 from tacenda.errors import ArtifactError
 
 MANIFEST = "model.json"
 FORMAT_VERSION = 1
-MAX_BYTES = store.LARGEST_JSON
+MAX_BYTES = reading.LARGEST_JSON
 
 _FORMAT = "tacenda artifact"
 _MAGIC = b"TACENDA\x01"
@@ -170,7 +170,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     folder that is empty or holds a model, or if writing fails; a model that was there is then still
     whole. Of two writers at once, one waits for the other, and the last one wins.
     """
-    folder = store.path_of(path, ArtifactError)
+    folder = reading.path_of(path, ArtifactError)
     try:
         created = not os.path.lexists(folder)
         if created:
@@ -457,7 +457,7 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     if len(data) > MAX_BYTES:
         raise ArtifactError(f"model.json has {len(data)} bytes; more than {MAX_BYTES} are not read")
     try:
-        document = store.parse_json(data)
+        document = reading.parse_json(data)
     except ValueError as error:
         raise ArtifactError(f"model.json is damaged: {error}") from error
     if not isinstance(document, dict):
@@ -542,9 +542,9 @@ def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
     Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
     text, integers of more than 10,000 bits, text that UTF-8 cannot encode, values nested too deep, and objects.
     """
-    if depth > store.DEEPEST_JSON:
+    if depth > reading.DEEPEST_JSON:
         raise ArtifactError(
-            f"{where:.80} is nested more than {store.DEEPEST_JSON} deep: flatten it"
+            f"{where:.80} is nested more than {reading.DEEPEST_JSON} deep: flatten it"
         )
     if isinstance(value, Mapping):
         for key in value:

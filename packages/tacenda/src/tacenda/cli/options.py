@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
-from tacenda.store import parse_json
+from tacenda.reading import parse_json
 
 #: Replaces what is there; see `check_output` and `check_file`.
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]

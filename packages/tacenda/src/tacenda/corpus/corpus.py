@@ -20,7 +20,7 @@ from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.corpus import word_ids
 from tacenda.corpus.doubts import collect_first_lines
 from tacenda.corpus.lines import Lines, field_of, open_text, text_blocks
@@ -234,7 +234,7 @@ class Corpus:
         counter: SplitWordCounter | None = None,
     ) -> Self:
         """Build a corpus, or open the one in the cache if it has the same fingerprint."""
-        folder = None if cache is None else store.path_of(cache, CorpusError)
+        folder = None if cache is None else reading.path_of(cache, CorpusError)
         if folder is not None and (folder / _MANIFEST).exists():
             # raises for foreign, unreadable and later manifests, so that their folders are not overwritten
             manifest = _read_manifest(folder)
@@ -263,7 +263,7 @@ class Corpus:
     @classmethod
     def open(cls, folder: Folder) -> Self:
         """Open a corpus stored with ``cache=folder``. Raises CorpusError if it is missing or damaged."""
-        folder = store.path_of(folder, CorpusError)
+        folder = reading.path_of(folder, CorpusError)
         return cls._open(folder, _read_manifest(folder))
 
     @classmethod
@@ -281,7 +281,7 @@ class Corpus:
         try:
             vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
             if (data / _SPLIT_WORDS).exists():
-                words = vocabulary.split_words = store.read_json(data / _SPLIT_WORDS)
+                words = vocabulary.split_words = reading.read_json(data / _SPLIT_WORDS)
                 if not isinstance(words, dict) or not all(
                     type(n) is int and n > 0 for n in words.values()
                 ):
@@ -502,7 +502,7 @@ def _read_manifest(folder: Path) -> _Manifest:
             f"{folder} holds no corpus ({_MANIFEST} is missing); give a folder that was the cache= of Corpus.from_text"
         )
     try:
-        entries = store.read_json(path)
+        entries = reading.read_json(path)
     except (ValueError, OSError) as error:
         raise CorpusError(
             f"{path} cannot be read ({error}); remove {folder} and build the corpus again"

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from tacenda.corpus.marks import PART_OF_MARKS, Marks, line_without_marks
 from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 #: How much text is held, decoded and tokenized at a time: the strings of a block fit into a processor's cache.
 BLOCK_BYTES = 1 << 17

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.errors import CorpusError, describe
 
 SPILL_BYTES = 128 << 20
@@ -125,7 +125,7 @@ def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -
     """Return a ``.npy`` file as a read-only memory map. Raises CorpusError unless it is complete and as expected."""
     try:
         # raises for a pipe, for which numpy would wait
-        store.open_regular(path).close()
+        reading.open_regular(path).close()
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from tacenda.corpus.lines import LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import DataError
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 CONLL2000 = ("word", "pos", "chunk")
 CONLL2003 = ("word", "pos", "chunk", "entity")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tacenda.corpus.lines import LONGEST_LINE, LONGEST_SENTENCE, numbered_lines, whole_number
 from tacenda.errors import DataError
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 _COLUMNS = 10
 _RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\Z")

@@ -33,7 +33,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import tacenda
-from tacenda import store
+from tacenda import reading, store
 from tacenda.datasets import catalogue
 from tacenda.datasets.catalogue import Dataset, DatasetSpec, Download
 from tacenda.errors import DataError, importing
@@ -121,7 +121,9 @@ def fetch(
     if here is not None and (found := catalogue.find_in(spec, here, catalogue.DATA_VARIABLE)):
         return Fetched(found, (), {})
     root = (
-        catalogue.cache_root() if output is None else store.path_of(output, DataError).expanduser()
+        catalogue.cache_root()
+        if output is None
+        else reading.path_of(output, DataError).expanduser()
     )
     target, lock = root / name, root / f".{name}.lock"
     try:
@@ -217,7 +219,7 @@ def _read_record(folder: Path) -> dict[str, str]:
             f"{folder} exists, but Tacenda did not download it: move it, or use --output"
         )
     try:
-        return {str(e["filename"]): str(e["sha256"]) for e in store.read_json(path)["downloads"]}
+        return {str(e["filename"]): str(e["sha256"]) for e in reading.read_json(path)["downloads"]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
 

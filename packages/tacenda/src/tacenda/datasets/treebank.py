@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_SENTENCE, decode_blocks, numbered_lines
 from tacenda.errors import CorpusError, DataError
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _EMPTY = "-NONE-"

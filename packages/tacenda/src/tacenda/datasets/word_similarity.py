@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tacenda.corpus.lines import numbered_lines
 from tacenda.errors import DataError
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 
 class WordPair(NamedTuple):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.errors import ConfigurationError, FittingError, describe, warn
 from tacenda.fitting.trainer import State
 
@@ -54,7 +54,7 @@ class CheckpointFolder:
         every_steps: int | None = None,
         every_seconds: float | None = None,
     ) -> None:
-        self.folder = store.path_of(folder, FittingError)
+        self.folder = reading.path_of(folder, FittingError)
         self.manifest = self.folder / MANIFEST
         self._identity, self._every = identity or {}, (every_steps, every_seconds)
         self._saved_at, self._saved_once = time.monotonic(), False
@@ -146,7 +146,7 @@ class CheckpointFolder:
     def read(self) -> Checkpoint:
         """Read and check the checkpoint. Raises FittingError, which says what is wrong with it."""
         try:
-            manifest = store.read_json(self.manifest)
+            manifest = reading.read_json(self.manifest)
             version = manifest["format"]
             if version != FORMAT:
                 raise self._damage_error(f"has format {version!r}, this release reads {FORMAT}")
@@ -222,7 +222,7 @@ class CheckpointFolder:
             raise self._damage_error(f"names a file it may not name: {name!r}")
         path = self.folder / name
         try:
-            with store.open_regular(path) as file:
+            with reading.open_regular(path) as file:
                 # a file of another size is not read: it may be larger than the memory
                 fits = os.fstat(file.fileno()).st_size == entry["size"]
                 data = file.read() if fits else b""

@@ -36,7 +36,7 @@ from tacenda.fitting.history import DivergenceError, Evaluation, History, read_c
 from tacenda.fitting.schedules import Position, Schedule
 from tacenda.fitting.trainer import State, StepResult, Trainer, is_plausible, pack
 from tacenda.progress import track
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 _FINAL_REASONS = {"patience", "callback"}  # a resumed fit with more epochs stops again
 _MAY_CHANGE_ON_RESUME = {"epochs", "check_losses_every", "on_divergence"}

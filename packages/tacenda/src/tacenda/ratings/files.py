@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacenda.corpus.lines import numbered_lines
 from tacenda.errors import DataError
 from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
-from tacenda.store import path_of
+from tacenda.reading import path_of
 
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _FIRST_THREE = (0, 1, 2)

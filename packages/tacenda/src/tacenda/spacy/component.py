@@ -16,7 +16,7 @@ from spacy import util
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, warn
 from tacenda.plugins import canonical, version_of
@@ -268,7 +268,7 @@ class ModelComponent(Pipe):
 
         Raises ArtifactError if it cannot be written.
         """
-        folder = store.path_of(path, ArtifactError)
+        folder = reading.path_of(path, ArtifactError)
         model = None if "model" in exclude else self._model
         with store.writing(folder, ArtifactError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -282,7 +282,7 @@ class ModelComponent(Pipe):
 
         Raises ArtifactError if it is missing or damaged.
         """
-        folder = store.path_of(path, ArtifactError)
+        folder = reading.path_of(path, ArtifactError)
         if "model" not in exclude:
             fitted = read_cfg(folder).get("fitted")
             if not isinstance(fitted, bool):
@@ -303,7 +303,7 @@ class ModelComponent(Pipe):
 def read_cfg(folder: Path) -> dict[str, Any]:
     """Read the ``cfg.json`` of a component's folder. Raises ArtifactError if it is missing or damaged."""
     try:
-        found = store.read_json(folder / "cfg.json")
+        found = reading.read_json(folder / "cfg.json")
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read {folder / 'cfg.json'}: {error}") from error
     if not isinstance(found, dict):

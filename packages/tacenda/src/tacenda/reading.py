@@ -1,0 +1,105 @@
+"""Reading of what others wrote: paths that a user gives, regular files, and strict JSON within bounds."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+from tacenda.errors import TacendaError
+
+#: The flag of files that are opened without waiting; not every system has it.
+NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
+LARGEST_JSON = 32 << 20
+"""The largest manifest that is read, in bytes."""
+DEEPEST_JSON = 100
+"""How deep the values of a manifest may be nested."""
+
+
+def path_of(path: object, error: type[TacendaError]) -> Path:
+    """Return a path that a user gave.
+
+    Raises ``error`` if it cannot be the name of a file or folder, or if this user has no access to it.
+    """
+    if path == "" or not isinstance(path, str | os.PathLike):  # Path("") is the current folder
+        raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
+    try:
+        checked = Path(path)
+        # the dot, which a Path would drop, asks for access to the contents of a folder
+        os.lstat(os.path.join(checked, "."))  # noqa: PTH118
+    except (TypeError, ValueError):  # NUL, a lone surrogate, bytes
+        raise error(f"{str(path)!r:.200} cannot name a file or folder") from None
+    except OSError as problem:
+        if problem.errno == errno.ENAMETOOLONG:
+            raise error(f"there is no file {str(path)!r:.80}: its name is too long") from problem
+        if problem.errno in (errno.EACCES, errno.EPERM):
+            raise error(
+                f"there is no access to {str(path)!r:.200} for this user: choose another place, or ask for permission"
+            ) from problem
+    return checked
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file, or the file that a link leads to, for reading.
+
+    Raises OSError, and ValueError for a folder, a device, a pipe and a socket.
+    """
+    # without waiting for a writer of a pipe; not every system has these flags
+    handle = os.open(path, os.O_RDONLY | NO_WAIT | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is not a file")
+    return os.fdopen(handle, "rb")
+
+
+def read_json(path: Path) -> Any:
+    """Read the JSON value in a file. Raises OSError and, as `parse_json` does, ValueError."""
+    with open_regular(path) as file:
+        data = file.read(LARGEST_JSON + 1)
+    if len(data) > LARGEST_JSON:
+        raise ValueError(f"it is too large: more than {LARGEST_JSON} bytes are not read")
+    return parse_json(data)
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse a JSON value. Raises ValueError if it is not valid.
+
+    NaN, infinite numbers, repeated keys, and values nested too deep to be written again are refused too.
+    """
+    try:
+        document = json.loads(
+            data, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    level: list[Any] = [document]
+    for _ in range(DEEPEST_JSON):
+        if float("inf") in level or -float("inf") in level:  # as 1e999 is read
+            raise ValueError("a number is too large")
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+    if level:
+        raise ValueError(f"it is nested more than {DEEPEST_JSON} deep")
+    return document
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict of the pairs. Raises ValueError for a key that appears twice."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice!r:.80} appears twice")
+    return document
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    """Raise ValueError for NaN and infinity, which Python's parser accepts."""
+    raise ValueError(f"{text} is not JSON")
