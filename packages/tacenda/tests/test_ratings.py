@@ -1,3 +1,4 @@
+import datetime
 import gzip
 import lzma
 import os
@@ -12,7 +13,7 @@ from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_last, split_per_user
-from tacenda.ratings.table import number_ids
+from tacenda.ratings.ids import number_ids
 
 TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
 tables = st.dictionaries(
@@ -134,7 +135,8 @@ def test_a_missing_id_is_no_text(missing):
 
 
 @pytest.mark.parametrize(
-    "scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5), (1,), (1, 2, 3), 5, (1, None), "ab"]
+    "scale",
+    [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5), (1,), (1, 2, 3), 5, (1, None), "ab", "15"],
 )
 def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
     with pytest.raises(DataError, match=r"the rating scale .*; give \(lowest, highest\)"):
@@ -166,6 +168,13 @@ def test_triples_of_other_lengths_are_refused(rest):
 def test_ids_that_are_floats_are_refused(construct):
     with pytest.raises(DataError, match="user ids are floats; give integers or strings"):
         construct([1.5, 2.0], [1, 2], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("ids", [np.array([1.0, 2.0], np.float32), [1.0, 2.0], ["a", 2.0]], ids=str)
+def test_an_index_of_floats_is_refused(ids):
+    for make in (IdIndex, number_ids):
+        with pytest.raises(DataError, match="user ids are floats; give integers or strings"):
+            make(ids, "user")
 
 
 def test_numbers_out_of_range_are_refused():
@@ -263,6 +272,9 @@ def test_splits_that_cannot_be_are_refused():
         ),
         lambda: split(r.select([0])),
         lambda: folds(r, 5),
+        lambda: split_last(r, [1, 2, None, 4]),
+        lambda: split_last(r, [1, 2, "c", None]),
+        lambda: split_last(r, np.array([1, "b", 2, 3], object)),
         lambda: folds(r, 1),
         lambda: folds(r, 2.5),
         lambda: split_per_user(r, 0),
@@ -272,6 +284,19 @@ def test_splits_that_cannot_be_are_refused():
     ):
         with pytest.raises(ConfigurationError):
             attempt()
+
+
+def test_one_rating_cannot_be_split_into_folds():
+    with pytest.raises(ConfigurationError, match="fewer than two ratings cannot be split"):
+        folds(Ratings.from_triples([("a", "x", 1.0)]), 2)
+
+
+def test_times_may_be_objects_that_can_be_compared():
+    r = Ratings.from_triples([("a", item, 1.0) for item in "vwxyz"], scale=(1, 5))
+    days = [datetime.date(2020, 1, day) for day in (5, 1, 3, 2, 4)]
+    for times in (days, np.array([5, 1, 3, 2, 4])):
+        _, test = split_last(r, times, 0.4)
+        assert r.items.raw[test.item_ids].tolist() == ["v", "z"]
 
 
 FORMATS = {

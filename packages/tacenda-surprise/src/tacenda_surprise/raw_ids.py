@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex
-from tacenda.ratings.table import is_missing
+from tacenda.ratings.ids import is_missing
 
 Numbers = npt.NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from surprise import Dataset, Reader, Trainset
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.ratings.files import NAMES, place_of
-from tacenda.ratings.table import is_missing
+from tacenda.ratings.ids import is_missing
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import add_ids, check_ids, check_twins, distinct, numbers, raw_index
 from tacenda_surprise.side_info import SideInfo

@@ -19,7 +19,8 @@ from scipy.special import expit, ndtr
 
 from tacenda.errors import ConfigurationError, check_whole
 from tacenda.forks import cached_property
-from tacenda.ratings.table import IdIndex, Ratings
+from tacenda.ratings.ids import IdIndex
+from tacenda.ratings.table import Ratings
 
 Floats = NDArray[np.float32]
 _LEVELS = np.arange(1.0, 6.0)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tacenda.corpus.lines import numbered_lines
 from tacenda.errors import DataError
-from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
+from tacenda.ratings.ids import LONGEST_ID, IdIndex
+from tacenda.ratings.table import Duplicates, Ratings
 from tacenda.reading import path_of
 
 _SEPARATORS = ("::", "\t", ",", ";", "|")

@@ -1,4 +1,4 @@
-"""`Ratings`, explicit ratings in order of user and item, and `IdIndex`, the raw ids of users or items.
+"""`Ratings`, explicit ratings in order of user and item, and seeded splits of them.
 
 The ratings of user ``u`` are at ``user_offsets[u]:user_offsets[u + 1]`` of ``item_ids`` (n_ratings,) int32, ascending,
 and ``values`` (n_ratings,) float32. The same ratings in order of item and user are computed on first use. Both together
@@ -6,8 +6,8 @@ take 16 bytes per rating.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from numbers import Integral, Real
+from collections.abc import Iterable, Iterator
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacenda.errors import ConfigurationError, DataError, check_whole
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
+from tacenda.ratings.ids import IdIndex, is_missing, number_ids
 
 Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
@@ -24,122 +25,6 @@ Offsets = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 _IDS_PER_PASS = 1 << 22
-# Values of a missing id, compared as text, so that pandas need not be imported.
-_MISSING = {"None", "nan", "NaT", "<NA>"}
-LONGEST_ID = 1_000
-"""The maximal number of characters of an id: in an array, every id takes the memory of the longest."""
-
-
-class IdIndex:
-    """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
-
-    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice, is
-    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, consists of bytes, or is missing.
-    """
-
-    def __init__(self, raw: Iterable[object], what: str) -> None:
-        self.raw: NDArray[np.str_] = _as_strings(raw, what)
-        self.what = what
-        if len(np.unique(self.raw)) != len(self.raw):
-            values, counts = np.unique(self.raw, return_counts=True)
-            repeated = values[counts > 1][0]
-            raise DataError(f"{what} id {str(repeated)!r} stands for two {what}s; make ids unique")
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def __contains__(self, raw: object) -> bool:
-        return str(raw) in self.by_raw
-
-    def find(self, raw: object) -> int | None:
-        """Return the number of a raw id, or None if it is unknown."""
-        return self.by_raw.get(str(raw))
-
-    def number(self, raw: object) -> int:
-        """Return the number of a raw id. Raises DataError if it is unknown."""
-        number = self.find(raw)
-        if number is None:
-            raise DataError(f"unknown {self.what} {str(raw)!r}; it has no ratings here")
-        return number
-
-    def numbers(self, raw: Iterable[object]) -> NDArray[np.int64]:
-        """Return the numbers of raw ids, int64 (ids,); -1 for unknown ones."""
-        return np.array([self.by_raw.get(str(raw_id), -1) for raw_id in raw], np.int64)
-
-    @cached_property
-    def by_raw(self) -> dict[str, int]:
-        """The number of every raw id; callers must not change it."""
-        return {raw: number for number, raw in enumerate(self.raw.tolist())}
-
-
-def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
-    """Number raw ids in sorted order, integers by value; return the index and the number of each row.
-
-    The numbering depends on the set of ids alone, not on the order of the rows.
-    """
-    raw = _unpack(raw)
-    if isinstance(raw, list | tuple):
-        _check_ids(raw, what)
-        if tuple in map(type, raw):  # NumPy would make columns of them
-            raw = list(map(str, raw))
-    array = np.asarray(raw)
-    if (
-        isinstance(raw, list | tuple)
-        and array.dtype.kind in "fO"
-        and all(isinstance(one, Integral) for one in raw)
-    ):
-        array = np.array([*map(int, raw)], object)  # no integers of NumPy hold all of them
-    elif array.dtype.kind == "f" and array.size:
-        raise DataError(f"{what} ids are floats; give integers or strings")
-    elif array.dtype.kind not in "iuU":
-        array = _as_strings(raw, what)
-    if array.ndim != 1:
-        raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
-    values, numbers = np.unique(array, return_inverse=True)
-    return IdIndex(values, what), numbers.astype(np.int32)
-
-
-def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
-    raw = _unpack(raw)
-    if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
-        return raw.astype(np.str_)
-    ids = [one if isinstance(one, bytes) or is_missing(one) else str(one) for one in raw]
-    return np.array(_check_ids(ids, what), dtype=np.str_)
-
-
-def is_missing(value: object) -> bool:
-    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
-    return not isinstance(value, str | int) and str(value) in _MISSING
-
-
-def _unpack(raw: Any) -> Any:
-    """Return ids as a list if they are an array of objects, or of strings so wide that one may be too long."""
-    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
-    if isinstance(array, np.ndarray) and array.ndim:
-        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_ID
-        return array.tolist() if is_wide or array.dtype.kind == "O" else array
-    return raw
-
-
-def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
-    """Return the ids. Raises DataError for one that is missing, bytes, too long, or ends in a null character."""
-    for number, raw_id in enumerate(raw, start=1):
-        if is_missing(raw_id):
-            raise DataError(
-                f"{what} id number {number} is missing, it is {raw_id}: give the id, or leave the rating out"
-            )
-        if isinstance(raw_id, bytes):
-            raise DataError(f"{what} id number {number} is bytes, {raw_id[:40]!r}: decode the ids")
-        if isinstance(raw_id, str) and raw_id.endswith("\0"):
-            raise DataError(
-                f"{what} id number {number}, {raw_id[:40]!r}, ends in a null character: remove it"
-            )
-        if isinstance(raw_id, str) and len(raw_id) > LONGEST_ID:
-            raise DataError(
-                f"{what} id number {number} has {len(raw_id):,} characters, and at most {LONGEST_ID:,} are allowed: "
-                f"{raw_id[:40]!r}..."
-            )
-    return raw
 
 
 class Ratings:
@@ -196,20 +81,16 @@ class Ratings:
                 f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
                 "give one of each for every rating"
             )
-
-        def describe(row: int) -> str:
-            user, item = users.raw[u[row]], items.raw[i[row]]
-            return f"the rating of user {str(user)!r} for item {str(item)!r}"
-
         bad = np.flatnonzero(~np.isfinite(v))
         if len(bad):
-            raise DataError(f"{describe(bad[0])} is {v[bad[0]]}; ratings must be finite")
+            pair = _name_pair(bad[0], u, i, users, items)
+            raise DataError(f"the rating of {pair} is {v[bad[0]]}; ratings must be finite")
         if scale is None:
             if not len(v):
                 raise DataError("there are no ratings; give at least one, or the scale")
             scale = float(v.min()), float(v.max())
         try:
-            low, high = map(float, scale)
+            low, high = map(float, [scale] if isinstance(scale, str) else scale)
         except (TypeError, ValueError):
             raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
         self.scale = low, high
@@ -219,8 +100,9 @@ class Ratings:
             )
         bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
         if len(bad):
+            pair = _name_pair(bad[0], u, i, users, items)
             raise DataError(
-                f"{describe(bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
+                f"the rating of {pair} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
                 "correct the rating or the scale"
             )
         is_after_previous = i[1:] > i[:-1]
@@ -228,16 +110,12 @@ class Ratings:
         is_after_previous |= u[1:] > u[:-1]
         # otherwise ratings are out of order, or a pair repeats
         if not is_after_previous.all():
-            key = u.astype(np.int64) * max(len(items), 1) + i
-            order = np.argsort(key, kind="stable")
-            is_last_of_pair = np.append(np.diff(key[order]) != 0, True)
-            if duplicates == "error" and not is_last_of_pair.all():
-                at = order[np.argmin(is_last_of_pair)]
+            order, at = _sort_pairs(u, i)
+            if duplicates == "error" and at is not None:
                 raise DataError(
                     f"user {str(users.raw[u[at]])!r} rated item {str(items.raw[i[at]])!r} "
                     "more than once; give duplicates='last' to keep the later rating"
                 )
-            order = order[is_last_of_pair]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = np.append(0, np.cumsum(_counts(u, len(users))))
         self.item_ids: Ints = i
@@ -404,6 +282,21 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
     return array.astype(np.int32, copy=False)
 
 
+def _name_pair(row: int, user_ids: Ints, item_ids: Ints, users: IdIndex, items: IdIndex) -> str:
+    """Return the user and the item of a rating in words."""
+    user, item = users.raw[user_ids[row]], items.raw[item_ids[row]]
+    return f"user {str(user)!r} for item {str(item)!r}"
+
+
+def _sort_pairs(user_ids: Ints, item_ids: Ints) -> tuple[Offsets, int | None]:
+    """Return the last row of every pair of user and item, in the order of pairs, and a row that repeats, if any."""
+    key = user_ids.astype(np.int64) * (int(item_ids.max()) + 1) + item_ids
+    order = np.argsort(key, kind="stable")
+    is_last_of_pair = np.append(np.diff(key[order]) != 0, True)
+    repeated = None if is_last_of_pair.all() else int(order[np.argmin(is_last_of_pair)])
+    return order[is_last_of_pair], repeated
+
+
 def _counts(ids: Ints, n: int) -> Offsets:
     """Count each number below ``n``, in several passes, because ``bincount`` copies its argument to int64."""
     counts = np.zeros(n, np.int64)
@@ -430,6 +323,8 @@ def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
     """Iterate over (train, test), where test is each of ``n_folds`` random parts, whose sizes differ by at most 1."""
+    if len(ratings) < 2:
+        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
     if not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
@@ -454,19 +349,26 @@ def split_per_user(
 
 
 def split_last(
-    ratings: Ratings, times: NDArray[Any], fraction: float = 0.2
+    ratings: Ratings, times: ArrayLike, fraction: float = 0.2
 ) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test is the last ``fraction`` of the ratings of every user, rounded down.
 
     ``times`` (n_ratings,) are in the order of the ratings, which also decides between ratings at the same time.
     """
     _check_fraction(fraction)
-    if np.shape(times) != (len(ratings),):
+    times = np.asarray(times)
+    if times.shape != (len(ratings),):
         raise ConfigurationError(
-            f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
+            f"there are {len(ratings)} ratings and times of shape {times.shape}; give one time for each"
         )
-    if np.not_equal(times, times).any():  # NaN or NaT
+    are_objects = times.dtype.kind == "O"
+    if any(map(is_missing, times)) if are_objects else (times != times).any():  # NaN or NaT
         raise ConfigurationError("a time is missing; give one for each rating")
+    if are_objects:  # such as datetimes, whose ranks NumPy can sort by
+        try:
+            times = np.unique(times, return_inverse=True)[1]
+        except TypeError as error:
+            raise ConfigurationError(f"the times cannot be compared ({error})") from error
     sizes = np.diff(ratings.user_offsets)
     # 0.7 * 90 is a little less than 63
     n_train = sizes - np.floor(fraction * sizes + 1e-9).astype(int)

@@ -1,0 +1,132 @@
+"""`IdIndex`, the raw ids of users or items, which are strings or integers, and their numbers."""
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.errors import DataError
+from tacenda.forks import cached_property
+
+# Values of a missing id, compared as text, so that pandas need not be imported.
+_MISSING = {"None", "nan", "NaT", "<NA>"}
+_FLOATS = (float, np.floating)
+LONGEST_ID = 1_000
+"""The maximal number of characters of an id: in an array, every id takes the memory of the longest."""
+
+
+class IdIndex:
+    """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
+
+    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice, is
+    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, consists of bytes, is a float, or is
+    missing.
+    """
+
+    def __init__(self, raw: Iterable[object], what: str) -> None:
+        self.raw: NDArray[np.str_] = _as_strings(raw, what)
+        self.what = what
+        if len(np.unique(self.raw)) != len(self.raw):
+            values, counts = np.unique(self.raw, return_counts=True)
+            repeated = values[counts > 1][0]
+            raise DataError(f"{what} id {str(repeated)!r} stands for two {what}s; make ids unique")
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __contains__(self, raw: object) -> bool:
+        return str(raw) in self.by_raw
+
+    def find(self, raw: object) -> int | None:
+        """Return the number of a raw id, or None if it is unknown."""
+        return self.by_raw.get(str(raw))
+
+    def number(self, raw: object) -> int:
+        """Return the number of a raw id. Raises DataError if it is unknown."""
+        number = self.find(raw)
+        if number is None:
+            raise DataError(f"unknown {self.what} {str(raw)!r}; it has no ratings here")
+        return number
+
+    def numbers(self, raw: Iterable[object]) -> NDArray[np.int64]:
+        """Return the numbers of raw ids, int64 (ids,); -1 for unknown ones."""
+        return np.array([self.by_raw.get(str(raw_id), -1) for raw_id in raw], np.int64)
+
+    @cached_property
+    def by_raw(self) -> dict[str, int]:
+        """The number of every raw id; callers must not change it."""
+        return {raw: number for number, raw in enumerate(self.raw.tolist())}
+
+
+def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
+    """Number raw ids in sorted order, integers by value; return the index and the number of each row.
+
+    The numbering depends on the set of ids alone, not on the order of the rows.
+    """
+    raw = _unpack(raw)
+    if isinstance(raw, list | tuple):
+        _check_ids(raw, what)
+        if tuple in map(type, raw):  # NumPy would make columns of them
+            raw = list(map(str, raw))
+    array = np.asarray(raw)
+    if array.ndim != 1:
+        raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
+    if (
+        isinstance(raw, list | tuple)
+        and array.dtype.kind in "fO"
+        and all(isinstance(one, Integral) for one in raw)
+    ):
+        array = np.array([*map(int, raw)], object)  # no integers of NumPy hold all of them
+    elif array.dtype.kind not in "iuU":
+        array = _as_strings(raw, what)
+    values, numbers = np.unique(array, return_inverse=True)
+    return IdIndex(values, what), numbers.astype(np.int32)
+
+
+def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
+    raw = _unpack(raw)
+    if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
+        return raw.astype(np.str_)
+    ids = [
+        one if isinstance(one, (bytes, *_FLOATS)) or is_missing(one) else str(one) for one in raw
+    ]
+    return np.array(_check_ids(ids, what), dtype=np.str_)
+
+
+def is_missing(value: object) -> bool:
+    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
+    return not isinstance(value, str | int) and str(value) in _MISSING
+
+
+def _unpack(raw: Any) -> Any:
+    """Return ids as a list if they are an array of objects, floats, or strings so wide that one may be too long."""
+    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
+    if isinstance(array, np.ndarray) and array.ndim:
+        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_ID
+        return array.tolist() if is_wide or array.dtype.kind in "Of" else array
+    return raw
+
+
+def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
+    """Return the ids. Raises DataError for one that is missing, bytes, a float, too long, or ends in a null."""
+    for number, raw_id in enumerate(raw, start=1):
+        if is_missing(raw_id):
+            raise DataError(
+                f"{what} id number {number} is missing, it is {raw_id}: give the id, or leave the rating out"
+            )
+        if isinstance(raw_id, bytes):
+            raise DataError(f"{what} id number {number} is bytes, {raw_id[:40]!r}: decode the ids")
+        if isinstance(raw_id, _FLOATS):
+            raise DataError(f"{what} ids are floats; give integers or strings")
+        if isinstance(raw_id, str) and raw_id.endswith("\0"):
+            raise DataError(
+                f"{what} id number {number}, {raw_id[:40]!r}, ends in a null character: remove it"
+            )
+        if isinstance(raw_id, str) and len(raw_id) > LONGEST_ID:
+            raise DataError(
+                f"{what} id number {number} has {len(raw_id):,} characters, and at most {LONGEST_ID:,} are allowed: "
+                f"{raw_id[:40]!r}..."
+            )
+    return raw
