@@ -292,12 +292,12 @@ class Vocabulary:
         if max_vocabulary is not None:
             limits["max_vocabulary"] = max_vocabulary
         for name, limit in limits.items():
-            check_whole(name, limit, error=CorpusError)
-        check_whole("n_sentences", n_sentences, 0, CorpusError)
-        # kinds are few, so that a large vocabulary takes no time
+            if type(limit) is not int or limit < 1:
+                check_whole(name, limit, error=CorpusError)
+        # types are compared, because that takes no call for each of a million words
         if {*map(type, counts)} != {str}:
             _require_strings(counts)
-        for kind in {*map(type, counts.values())}:
+        for kind in {*map(type, counts.values()), type(n_sentences)}:
             if not issubclass(kind, Integral):
                 raise CorpusError(f"a count is a {kind.__name__}; counts must be whole numbers")
         normalization = normalization or Normalization()

@@ -225,13 +225,13 @@ def test_bad_vocabularies_are_refused():
         ("max_vocabulary", 1.0),
         ("min_count", "2"),
         ("min_class_count", None),
-        ("n_sentences", 0.5),
         ("oov", "none"),
     ):
         with pytest.raises(CorpusError, match=f"{name} is {value!r}"):
             vocabulary(**{name: value})
-    with pytest.raises(CorpusError, match="a count is a float; counts must be whole numbers"):
-        Vocabulary.from_counts({"a": 2, "b": 1.5}, 3)
+    for count, n_sentences in ((1.5, 3), (1, 0.5)):
+        with pytest.raises(CorpusError, match="a count is a float; counts must be whole numbers"):
+            Vocabulary.from_counts({"a": 2, "b": count}, n_sentences)
     with pytest.raises(CorpusError, match="one string"):
         Vocabulary.from_words("abc")
 
