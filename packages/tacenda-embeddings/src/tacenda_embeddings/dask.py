@@ -80,9 +80,8 @@ def count_lags(
         "counting pairs",
         given=list(_iterate_histories(compute(corpus.client, delayed(list)(tails)), n_lags)),
     )
-    lags = [
-        stack_row_blocks(islice(pieces, len(blocks)), 0, folder, _ADVICE) for _ in range(n_lags)
-    ]
+    stack = partial(stack_row_blocks, in_memory=0, scratch=folder, advice=_ADVICE)
+    lags = [stack(islice(pieces, len(blocks))) for _ in range(n_lags)]
     return LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, origin=corpus.origin)
 
 

@@ -72,8 +72,7 @@ def _note_empty_frequencies(vocabulary: Vocabulary, texts: Sequence[ScoredText])
 def _note_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
     """Yield a note on sentences that are lines of the text that the model was fitted to."""
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
-    pairs = zip(texts, starts, strict=False)
-    offsets = [text.sentences()[:-1] + start for text, start in pairs]
+    offsets = [text.sentences()[:-1] + start for text, start in zip(texts, starts, strict=False)]
     ids = np.concatenate([np.empty(0, np.int32), *(text.ids for text in texts)])
     found = find_lines(model, ids, np.concatenate([*offsets, starts[-1:]]))
     if found is not None and found.note is not None:
