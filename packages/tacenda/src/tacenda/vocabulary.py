@@ -204,7 +204,7 @@ class Vocabulary:
             self._packed = words.text, words.offsets
         else:
             self.words = tuple(words)
-            if {*map(type, self.words)} != {str}:
+            if {*map(type, self.words)} - {str}:
                 _require_strings(self.words)
                 self.words = tuple(map(str, self.words))
             if array.shape != (len(self.words),):
@@ -295,7 +295,7 @@ class Vocabulary:
             if type(limit) is not int or limit < 1:
                 check_whole(name, limit, error=CorpusError)
         # types are compared, because that takes no call for each of a million words
-        if {*map(type, counts)} != {str}:
+        if {*map(type, counts)} - {str}:
             _require_strings(counts)
         for kind in {*map(type, counts.values()), type(n_sentences)}:
             if not issubclass(kind, Integral):
