@@ -388,15 +388,19 @@ def test_spacy_pretrains_the_layers_of_a_written_configuration(lds, corpus, writ
     assert spacy_train(config, corpus, tmp_path / "trained")("dogs saw Kim")[0].tag_
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("name", "exclusive"), [("textcat", True), ("textcat_multilabel", False)])
-def test_text_categorizers_pool_the_vectors_of_a_text(lds, name, exclusive):
-    nlp = spacy.util.load_model_from_config(pipeline_config([name], lds))
-    doc = nlp.make_doc("dogs saw Kim")
-    example = Example.from_dict(doc, {"cats": {"a": 0.0, "b": 1.0, "c": 0.0}})
-    nlp.initialize(lambda: [example])
-    scores = nlp("dogs saw Kim").cats
-    assert set(scores) == {"a", "b", "c"}
-    assert (sum(scores.values()) == pytest.approx(1, abs=1e-5)) == exclusive
+def test_text_categorizers_average_three_and_take_texts_without_words(lds, name, exclusive, shared):
+    nlp = spacy.util.load_model_from_config(pipeline_config([name], lds, shared=shared))
+    cats = {"a": 0.0, "b": 1.0, "c": 0.0}
+    examples = [
+        Example.from_dict(nlp.make_doc(text), {"cats": cats}) for text in ("dogs saw Kim", "")
+    ]
+    nlp.initialize(lambda: examples)
+    nlp.update(examples, annotates=["lds_embeddings"])
+    for doc in nlp.pipe(["dogs saw Kim", "", "the saw"]):
+        assert set(doc.cats) == {"a", "b", "c"}
+        assert (sum(doc.cats.values()) == pytest.approx(1, abs=1e-5)) == exclusive
 
 
 def test_a_trained_pipeline_is_evaluated_timed_packaged_and_assembled(lds, corpus, tmp_path):

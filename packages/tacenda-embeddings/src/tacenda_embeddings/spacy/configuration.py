@@ -35,14 +35,6 @@ _READERS = (
 _DEFAULT_OUTPUT, _OUTPUT_UNDER_CONVOLUTION = "own_past_future", "own_context"
 #: The key of a token-to-vector layer in a model's configuration.
 _LAYER = "tok2vec"
-#: A text categorizer pools the vectors of a text, as chosen by ``benchmarks.embeddings.text_classes``.
-_POOLING = {
-    "@architectures": "spacy.TextCatReduce.v1",
-    "use_reduce_first": False,
-    "use_reduce_last": False,
-    "use_reduce_max": True,
-    "use_reduce_mean": True,
-}
 
 
 def pipeline_config(
@@ -156,7 +148,7 @@ def _replace_layers(
     for name in names:
         parts[name] = sections[name]
         if name in ("textcat", "textcat_multilabel"):
-            parts[name]["model"] = {**_POOLING, "exclusive_classes": name == "textcat", _LAYER: {}}
+            parts[name]["model"]["@architectures"] = "tacenda.TextCatAverage.v1"
         for section in _find_layers(parts[name].get("model", {})):
             section[_LAYER] = layer
             n_readers += 1

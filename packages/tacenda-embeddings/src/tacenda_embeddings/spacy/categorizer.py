@@ -1,0 +1,120 @@
+"""``tacenda.TextCatAverage.v1``: the mean of three text categorizers, each trained on its own error.
+
+Trained as one network, as in ``spacy.TextCatEnsemble.v2``, a bag of words soon explains the few labeled texts, and the
+vectors learn nothing more from them. Here each of the three learns as if it were alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from spacy.tokens import Doc
+from thinc.api import (
+    Dropout,
+    LayerNorm,
+    Linear,
+    Logistic,
+    Maxout,
+    Model,
+    ParametricAttention,
+    Softmax,
+    chain,
+    concatenate,
+    list2ragged,
+    reduce_max,
+    reduce_mean,
+    reduce_sum,
+    residual,
+)
+from thinc.types import Floats2d, Ragged
+
+Layer = Model[Any, Any]
+
+
+def average_categorizers(
+    tok2vec: Layer, linear_model: Layer, nO: int | None = None
+) -> Model[list[Doc], Floats2d]:
+    """Average the probabilities of a bag of words and of two categorizers that read token vectors.
+
+    One of the two reads the mean and the maximum of the vectors, the other their sum weighted by attention and one
+    hidden layer, as in spaCy's ensemble. A document without tokens has one token vector, of zeros.
+
+    Parameters
+    ----------
+    tok2vec
+        Returns one array ``(n_tokens, width)`` for each document.
+    linear_model
+        A bag of words, ``spacy.TextCatBOW.v3``. Its ``exclusive_classes`` is that of all three.
+    nO
+        The number of classes; None takes it from the examples.
+
+    Returns
+    -------
+    A model that returns probabilities ``(n_documents, n_classes)``, for ``textcat`` and ``textcat_multilabel``.
+    """
+    width = tok2vec.maybe_get_dim("nO")
+
+    def classify() -> Layer:
+        return chain(Linear(nO), Logistic()) if linear_model.attrs["multi_label"] else Softmax(nO)
+
+    hidden = chain(Maxout(width, width, nP=3), LayerNorm(width), Dropout(0.0))
+    pooled = chain(concatenate(reduce_mean(), reduce_max()), classify())
+    attended = chain(ParametricAttention(width), reduce_sum(), residual(hidden), classify())
+    vectors = chain(tok2vec, _one_token_at_least(), list2ragged())
+    return Model(
+        "average_categorizers",
+        _forward,
+        init=_init,
+        layers=[linear_model, vectors, pooled, attended],
+        dims={"nO": nO},
+        refs={"tok2vec": tok2vec, "hidden": hidden},
+        attrs={"multi_label": linear_model.attrs["multi_label"]},
+    )
+
+
+def _init(model: Layer, X: list[Doc] | None = None, Y: Floats2d | None = None) -> None:
+    bag, vectors, *readers = model.layers
+    bag.initialize(X=X, Y=Y)
+    vectors.initialize(X=X)
+    tokens = None if X is None else vectors.predict(X)
+    if tokens is not None:
+        for layer in model.get_ref("hidden").layers:
+            for dim in ("nI", "nO"):
+                if layer.has_dim(dim) is None:
+                    layer.set_dim(dim, tokens.dataXd.shape[1])
+    for reader in readers:
+        reader.initialize(X=tokens, Y=Y)
+    if Y is not None:
+        model.set_dim("nO", Y.shape[1])
+
+
+def _forward(
+    model: Layer, docs: list[Doc], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
+    bag, vectors, *readers = model.layers
+    tokens, backprop_tokens = vectors(docs, is_train)
+    outputs = [bag(docs, is_train), *(reader(tokens, is_train) for reader in readers)]
+    mean: Floats2d = sum(scores for scores, _ in outputs) / len(outputs)
+
+    def backprop(d_mean: Floats2d) -> list[Doc]:
+        # spaCy's gradient is the scores less the truth, which gives the truth, and with it each one's own gradient
+        truth = mean - d_mean
+        _, *gradients = [backprop_one(scores - truth) for scores, backprop_one in outputs]
+        backprop_tokens(Ragged(sum(each.dataXd for each in gradients), tokens.lengths))
+        return []
+
+    return mean, backprop
+
+
+def _one_token_at_least() -> Model[list[Floats2d], list[Floats2d]]:
+    return Model("one_token_at_least", _give_a_token)
+
+
+def _give_a_token(
+    model: Layer, docs: list[Floats2d], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Floats2d]]]:
+    """Give documents without tokens one vector of zeros, because thinc finds no maximum of nothing."""
+
+    def backprop(d_docs: list[Floats2d]) -> list[Floats2d]:
+        return [d_doc[: len(doc)] for d_doc, doc in zip(d_docs, docs, strict=True)]
+
+    return [doc if len(doc) else model.ops.alloc2f(1, doc.shape[1]) for doc in docs], backprop
