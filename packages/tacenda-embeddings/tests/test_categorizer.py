@@ -63,7 +63,7 @@ def test_pooled_vectors_learn_as_in_the_categorizer_of_spacy(docs):
     theirs.initialize(X=docs, Y=TRUTH)
     model = average_categorizers(tok2vec(), bag(True))
     model.initialize(X=docs, Y=TRUTH)
-    _, vectors, pooled, attended = model.layers
+    _, vectors, pooled, _ = model.layers
     theirs.get_ref("tok2vec").from_bytes(vectors.layers[0].to_bytes())
     scores, backprop = model.begin_update(docs)
     backprop(scores - TRUTH[:3])
