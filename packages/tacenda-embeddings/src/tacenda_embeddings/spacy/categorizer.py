@@ -5,7 +5,7 @@ vectors learn nothing more from them. Here each of the three learns as if it wer
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from spacy.tokens import Doc
 from thinc.api import (
@@ -27,7 +27,7 @@ from thinc.api import (
 )
 from thinc.types import Floats2d, Ragged
 
-Layer = Model[Any, Any]
+Layer: TypeAlias = Model[Any, Any]
 
 
 def average_categorizers(
