@@ -52,7 +52,8 @@ def fit(
         Held-out text, as of `LanguageModel.fit`.
     marks
         ``"refuse"`` raises an error where ``<s>`` or ``</s>`` is a token of the text; ``"keep"`` takes ``<s>`` as a
-        word and ``</s>`` as the end of a sentence; ``"skip"`` is an option of `ClusterCorpus.from_text`.
+        word and ``</s>`` as the end of a sentence; ``"skip"`` skips marks in ``valid`` and refuses them in the text,
+        because they can only be skipped by `ClusterCorpus.from_text`.
 
     Raises
     ------
@@ -68,12 +69,13 @@ def fit(
     check_model(model, KneserNey)
     check_corpus(corpus)
     vocabulary = corpus.vocabulary
-    if check_marks(marks) == "refuse":
+    if check_marks(marks) != "keep":
         counts, boundary = corpus.type_counts, vocabulary.boundary_id
+        place, skip = "the text on the cluster", 'pass marks="skip" to ClusterCorpus.from_text'
         if counts[boundary] > corpus.n_sentences:
-            raise refusal(vocabulary.words[boundary], "the text on the cluster")
+            raise refusal(vocabulary.words[boundary], place, skip)
         if START in vocabulary and counts[vocabulary.id_of(START)]:
-            raise refusal(START, "the text on the cluster")
+            raise refusal(START, place, skip)
     if corpus.type_counts.max() >= _MAX_COUNT:
         word = vocabulary.words[int(corpus.type_counts.argmax())]
         raise DataError(

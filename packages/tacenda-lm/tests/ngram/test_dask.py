@@ -81,8 +81,13 @@ def test_marks_in_the_text_are_refused_or_kept(client, write_file):
     there = on_cluster.fit(KneserNey(order=2), corpus, marks="keep")
     assert_same(there, KneserNey(order=2).fit(path, marks="keep"))
     path = write_file("marked.txt", "<s> a b\n" * 5)
-    with pytest.raises(CorpusError, match="<s> is written in the text"):
-        on_cluster.fit(KneserNey(order=2), ClusterCorpus.from_text(path, client=client))
+    corpus = ClusterCorpus.from_text(path, client=client)
+    for marks in ("refuse", "skip"):
+        with pytest.raises(CorpusError, match=r"<s> is written .*skip. to ClusterCorpus.from_text"):
+            on_cluster.fit(KneserNey(order=2), corpus, marks=marks)
+    corpus = ClusterCorpus.from_text(path, client=client, marks="skip")
+    there = on_cluster.fit(KneserNey(order=2), corpus, marks="skip")
+    assert_same(there, KneserNey(order=2).fit(path, marks="skip"))
 
 
 def test_what_cannot_be_counted_is_a_clear_error(client, file, monkeypatch):

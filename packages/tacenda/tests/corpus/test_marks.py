@@ -54,8 +54,9 @@ def test_a_corpus_keeps_marks_unless_told_otherwise(path):
     corpus = Corpus.from_text(path)
     assert decode(corpus) == [line.split() for line in LINES]
     assert as_corpus(corpus) is corpus
-    with pytest.raises(CorpusError, match=r"sentence 2 of the corpus: </?s>"):
-        as_corpus(corpus, marks="refuse")
+    for marks in ("refuse", "skip"):
+        with pytest.raises(CorpusError, match=r"sentence 2 of the corpus: </?s> .* make the"):
+            as_corpus(corpus, marks=marks)
     clean = Corpus.from_sentences([["a"]])
     assert as_corpus(clean, marks="refuse") is clean
 

@@ -331,7 +331,8 @@ class Corpus:
                 places = np.flatnonzero(ids == mark)
                 if len(places):
                     number = n_before + int(np.searchsorted(offsets, places[0], side="right"))
-                    raise refusal(self.vocabulary.words[mark], f"sentence {number} of the corpus")
+                    place, word = f"sentence {number} of the corpus", self.vocabulary.words[mark]
+                    raise refusal(word, place, 'make the corpus with marks="skip"')
             n_before += len(offsets) - 1
 
     def __len__(self) -> int:

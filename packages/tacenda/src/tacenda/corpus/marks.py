@@ -19,6 +19,7 @@ Marks = Literal["refuse", "skip", "keep"]
 PART_OF_MARKS: Final = "s>"
 
 Tokens = TypeVar("Tokens", bound=Sequence[str])
+_SKIP: Final = 'pass marks="skip"'
 _MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")
 
 
@@ -36,7 +37,7 @@ def line_without_marks(line: str, marks: Marks, place: str, skippable: bool = Tr
     if marks == "keep" or PART_OF_MARKS not in line or not (found := _MARK.search(line)):
         return line
     if marks == "refuse":
-        raise refusal(found[0], place, skippable)
+        raise refusal(found[0], place, _SKIP if skippable else "")
     return _MARK.sub(" ", line)
 
 
@@ -48,13 +49,13 @@ def sentence_without_marks(
         return tokens
     if marks == "refuse":
         mark = next(token for token in tokens if token in (START, BOUNDARY))
-        raise refusal(mark, f"sentence {number}", skippable)
+        raise refusal(mark, f"sentence {number}", _SKIP if skippable else "")
     return [token for token in tokens if token not in (START, BOUNDARY)]
 
 
-def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:
-    """Return the error for a mark at a place of a text."""
-    skip = ', or pass marks="skip", which reads marks as spaces' if skippable else ""
+def refusal(mark: str, place: str, skip: str) -> CorpusError:
+    """Return the error for a mark at a place of a text; ``skip`` is how marks are skipped, "" if they cannot be."""
+    advice = f", or {skip}, which reads marks as spaces" if skip else ""
     return CorpusError(
-        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{skip}"
+        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{advice}"
     )
