@@ -89,6 +89,9 @@ def test_a_bar_that_cannot_be_written_does_not_end_the_work(monkeypatch):
         def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 
+        def flush(self):
+            self.write("")
+
     class Log:
         """A stand-in for standard error that cannot tell whether it is a terminal."""
 
@@ -100,6 +103,20 @@ def test_a_bar_that_cannot_be_written_does_not_end_the_work(monkeypatch):
     for stream in (Full(), Log(), closed):
         for wish in ("", "1"):
             screen_for(monkeypatch, stream)
-            monkeypatch.setenv("TACENDA_PROGRESS", wish)
-            assert list(track(range(3), "fitting")) == [0, 1, 2]
-            progress.announce("a line")
+            check_that_work_goes_on(monkeypatch, wish)
+
+
+@pytest.mark.parametrize("wish", ["", "1"])
+def test_no_bar_is_shown_without_standard_error(monkeypatch, capsys, wish):
+    monkeypatch.setattr(sys, "stderr", None)
+    check_that_work_goes_on(monkeypatch, wish)
+    assert capsys.readouterr().out == ""
+
+
+def check_that_work_goes_on(monkeypatch, wish):
+    monkeypatch.setenv("TACENDA_PROGRESS", wish)
+    for disable in (None, False):
+        assert list(track(range(3), "fitting", disable=disable)) == [0, 1, 2]
+    with closing(track(None, "reading", total=3)) as bar:
+        bar.update(3)
+    progress.announce("a line")

@@ -64,8 +64,9 @@ def track(
     disable
         True hides the bar, False shows it, None decides as the module's docstring says.
     """
-    if not (_is_visible() if disable is None else not disable):
-        return Progress(iterable if iterable is not None else ())
+    hidden = Progress(iterable if iterable is not None else ())
+    if not _is_visible(disable):
+        return hidden
     from tqdm.auto import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
@@ -81,17 +82,20 @@ def track(
             with suppress(*_LOST):
                 super().close()
 
-    bar = Bar(
-        iterable,
-        desc=description,
-        total=total,
-        unit=unit,
-        unit_scale=unit != "it",
-        delay=DELAY_SECONDS,
-        mininterval=0.2,
-        dynamic_ncols=True,
-        file=sys.stderr,
-    )
+    try:
+        bar = Bar(
+            iterable,
+            desc=description,
+            total=total,
+            unit=unit,
+            unit_scale=unit != "it",
+            delay=DELAY_SECONDS,
+            mininterval=0.2,
+            dynamic_ncols=True,
+            file=sys.stderr,
+        )
+    except _LOST:  # it flushes what an earlier bar could not write
+        return hidden
     return cast("Progress[T]", bar)
 
 
@@ -104,8 +108,10 @@ def announce(message: str) -> None:
             tqdm.write(message, file=sys.stderr)  # above the visible bars
 
 
-def _is_visible() -> bool:
-    """Tell whether to show bars, as the module's docstring says."""
+def _is_visible(disable: bool | None = None) -> bool:
+    """Tell whether to show bars: as ``disable`` or else the module's docstring says, never without standard error."""
+    if sys.stderr is None or disable is not None:
+        return sys.stderr is not None and not disable
     choice = os.environ.get("TACENDA_PROGRESS", "").strip().lower()
     if choice:
         return choice not in {"0", "false", "no", "off"}
