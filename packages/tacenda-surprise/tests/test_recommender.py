@@ -59,6 +59,16 @@ class NegativeDeviations(BiasOnly):
         return -super().deviations(users, items)
 
 
+class InfiniteDeviations(BiasOnly):
+    def deviations(self, users, items):
+        return np.full(len(users), np.inf, np.float32)
+
+
+class ListsOfProbabilities(BiasOnly):
+    def probabilities(self, users, items):
+        return super().probabilities(users, items).tolist()
+
+
 class ShortBlocks(BiasOnly):
     def score_users(self, users):
         return super().score_users(users)[:, 1:]
@@ -82,6 +92,8 @@ class FailsBelow(BiasOnly):
     ("broken", "fault"),
     [
         (NegativeDeviations, "deviations are not all positive"),
+        (InfiniteDeviations, "deviations is not finite"),
+        (ListsOfProbabilities, "probabilities is a list, not an array"),
         (ShortBlocks, r"score_users is float32 \(3, 59\), not float32 \(3, 60\)"),
         (AcceptsAll, "fold with fewer ratings than items raises no TacendaError"),
         (FailsBelow, r"fold with a rating of NaN raises ValueError: too deep, not TacendaError"),

@@ -48,7 +48,8 @@ def check_recommender(
     small enough to fit in a second, with a fixed seed if it has one. ``random`` says whether another ``random_state``
     gives another result.
 
-    Returns the fitted model. Raises AssertionError, which names the promise, if one is broken.
+    Returns the fitted model. Raises AssertionError, which names the promise, if a result breaks one; errors that the
+    methods of the model raise where they should not are raised as they are.
     """
     ratings = synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
     train, held_out = split(ratings, 0.1, seed=0)
@@ -118,11 +119,9 @@ def _check_scores(model: Any, train: Ratings, pairs: Any) -> None:
     np.testing.assert_allclose(
         block.ravel(), every, atol=_ATOL, err_msg="score_users and score_pairs differ"
     )
-    deviations, p = model.deviations(*pairs), model.probabilities(*pairs)
-    assert deviations.shape == (_N_PAIRS,), f"deviations has the shape {deviations.shape}"
-    assert (deviations > 0).all(), "deviations are not all positive"
-    shape = _N_PAIRS, len(model.catalogue.levels)
-    assert p.shape == shape, f"probabilities has the shape {p.shape}, not {shape}"
+    _check_positive("deviations", model.deviations(*pairs), _N_PAIRS)
+    p = model.probabilities(*pairs)
+    _check_float32("probabilities", p, _N_PAIRS, len(model.catalogue.levels))
     assert (p >= 0).all(), "probabilities are not all at least 0"
     np.testing.assert_allclose(
         p.sum(axis=1), 1.0, atol=1e-4, err_msg="the probabilities of a pair do not sum to 1"
@@ -136,9 +135,16 @@ def _check_scores(model: Any, train: Ratings, pairs: Any) -> None:
 
 def _check_float32(what: str, values: Any, *shape: int) -> None:
     """Check that ``values`` are finite float32 of this shape."""
-    found = getattr(values, "dtype", type(values).__name__), np.shape(values)
+    assert isinstance(values, np.ndarray), f"{what} is a {type(values).__name__}, not an array"
+    found = values.dtype, values.shape
     assert found == (np.float32, shape), f"{what} is {found[0]} {found[1]}, not float32 {shape}"
     assert np.isfinite(values).all(), f"{what} is not finite"
+
+
+def _check_positive(what: str, values: Any, *shape: int) -> None:
+    """Check that ``values`` are positive and finite float32 of this shape."""
+    _check_float32(what, values, *shape)
+    assert (values > 0).all(), f"{what} are not all positive"
 
 
 def _check_new_users(model: Any, train: Ratings) -> None:
@@ -159,7 +165,7 @@ def _check_new_users(model: Any, train: Ratings) -> None:
         atol=_ATOL,
         err_msg="the scores of a new user for some items differ from those for all items",
     )
-    assert (nobody.deviations(items) > 0).all(), "deviations of a new user are not all positive"
+    _check_positive("deviations of a new user", nobody.deviations(items), 3)
     for what, item_numbers, values in (
         ("fewer ratings than items", [0, 1], [3.0]),
         ("a rating of NaN", [0], [np.nan]),
@@ -211,14 +217,12 @@ def _check_hardly_any_data(make_model: Any, train: Ratings) -> None:
         few = Ratings.from_triples(triples, scale=(1, 5))
         model = make_model().fit(few)
         scores = model.score_users(np.arange(-1, few.n_users))
-        assert np.isfinite(scores).all(), (
-            f"fitted to {triples}, it gives scores that are not finite"
-        )
-        positive = (model.deviations(np.array([0]), np.array([0])) > 0).all()
-        assert positive, f"fitted to {triples}, it gives a deviation that is not positive"
+        _check_float32(f"score_users fitted to {triples}", scores, few.n_users + 1, few.n_items)
+        first = np.array([0])
+        _check_positive(f"deviations fitted to {triples}", model.deviations(first, first), 1)
     part = train.select((train.user_ids > 5) & (train.item_ids > 5))
     scores = make_model().fit(part).score_users(np.arange(8))
-    assert np.isfinite(scores).all(), "scores of users without ratings are not finite"
+    _check_float32("score_users of users without ratings", scores, 8, part.n_items)
 
 
 def _check_in_surprise(make_model: Any, random: bool) -> None:
