@@ -5,6 +5,7 @@ import pytest
 import spacy
 from spacy.ml.models.textcat import build_bow_text_classifier_v3, build_reduce_text_classifier
 from spacy.ml.models.tok2vec import build_hash_embed_cnn_tok2vec
+from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
 from tacenda_embeddings.spacy.categorizer import average_categorizers
@@ -67,7 +68,7 @@ def test_pooled_vectors_learn_as_in_the_categorizer_of_spacy(docs):
     theirs.get_ref("tok2vec").from_bytes(vectors.layers[0].to_bytes())
     scores, backprop = model.begin_update(docs)
     backprop(scores - TRUTH[:3])
-    softmax = pooled.layers[-1]
+    softmax = pooled.layers[-1].layers[0]
     own = {name: softmax.get_grad(name) for name in ("W", "b")}
     output = theirs.get_ref("output_layer")
     width = 8  # theirs has the maximum first
@@ -81,6 +82,34 @@ def test_pooled_vectors_learn_as_in_the_categorizer_of_spacy(docs):
         own["W"], np.hstack([gradient[:, width:], gradient[:, :width]]), atol=1e-6
     )
     np.testing.assert_allclose(own["b"], output.get_grad("b"), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["textcat", "textcat_multilabel"])
+def test_labels_are_added_to_a_trained_pipeline(name, tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe(name)
+    config = nlp.config.copy()
+    config["components"][name]["model"]["@architectures"] = "tacenda.TextCatAverage.v1"
+    nlp = spacy.util.load_model_from_config(config)
+    examples = [
+        Example.from_dict(nlp.make_doc(text), {"cats": {"a": float(i), "b": 1.0 - i}})
+        for i, text in enumerate(TEXTS[:2])
+    ]
+    nlp.initialize(lambda: examples)
+    nlp.update(examples)
+    before = nlp(TEXTS[0]).cats
+    nlp.get_pipe(name).add_label("c")
+    nlp.to_disk(tmp_path)
+    nlp = spacy.load(tmp_path)
+    after = nlp(TEXTS[0]).cats
+    assert set(after) == {"a", "b", "c"}
+    assert {label: after[label] for label in before} == pytest.approx(before, abs=1e-5)
+    examples = [Example.from_dict(nlp.make_doc(TEXTS[2]), {"cats": {"a": 0.0, "b": 0.0, "c": 1.0}})]
+    optimizer = nlp.resume_training()
+    optimizer.learn_rate = 0.5
+    for _ in range(300):
+        nlp.update(examples, sgd=optimizer)
+    assert nlp(TEXTS[2]).cats["c"] > after["c"]
 
 
 def test_documents_without_tokens_have_scores_and_no_gradient(docs):

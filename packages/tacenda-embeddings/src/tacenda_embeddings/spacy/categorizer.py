@@ -5,8 +5,10 @@ vectors learn nothing more from them. Here each of the three learns as if it wer
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
+from spacy.ml.models.textcat import NEG_VALUE
 from spacy.tokens import Doc
 from thinc.api import (
     Dropout,
@@ -24,7 +26,9 @@ from thinc.api import (
     reduce_mean,
     reduce_sum,
     residual,
+    resizable,
 )
+from thinc.layers.resizable import resize_linear_weighted, resize_model
 from thinc.types import Floats2d, Ragged
 
 Layer: TypeAlias = Model[Any, Any]
@@ -49,12 +53,18 @@ def average_categorizers(
 
     Returns
     -------
-    A model that returns probabilities ``(n_documents, n_classes)``, for ``textcat`` and ``textcat_multilabel``.
+    A model that returns probabilities ``(n_documents, n_classes)``, for ``textcat`` and ``textcat_multilabel``. Labels
+    can be added to it if they can be added to the bag of words.
     """
-    width = tok2vec.maybe_get_dim("nO")
+    width, multi_label = tok2vec.maybe_get_dim("nO"), linear_model.attrs["multi_label"]
+    resizes = {"resize_output": _resize} if "resize_output" in linear_model.attrs else {}
 
     def classify() -> Layer:
-        return chain(Linear(nO), Logistic()) if linear_model.attrs["multi_label"] else Softmax(nO)
+        # a new class has no probability until it is trained, as in spaCy's own
+        fill = {"W": 0, "b": 0 if multi_label else NEG_VALUE}
+        resize = partial(resize_linear_weighted, fill_defaults=fill)
+        output = resizable(Linear(nO) if multi_label else Softmax(nO), resize)
+        return chain(output, Logistic()) if multi_label else output
 
     hidden = chain(Maxout(width, width, nP=3), LayerNorm(width), Dropout(0.0))
     pooled = chain(concatenate(reduce_mean(), reduce_max()), classify())
@@ -67,8 +77,18 @@ def average_categorizers(
         layers=[linear_model, vectors, pooled, attended],
         dims={"nO": nO},
         refs={"tok2vec": tok2vec, "hidden": hidden},
-        attrs={"multi_label": linear_model.attrs["multi_label"]},
+        attrs={"multi_label": multi_label, **resizes},
     )
+
+
+def _resize(model: Layer, n_classes: int) -> Layer:
+    bag, _, *readers = model.layers
+    bag.attrs["resize_output"](bag, n_classes)
+    for output in [node for reader in readers for node in reader.walk()]:
+        if "resize_layer" in output.attrs:
+            resize_model(output, n_classes)
+    model.set_dim("nO", n_classes, force=True)
+    return model
 
 
 def _init(model: Layer, X: list[Doc] | None = None, Y: Floats2d | None = None) -> None:
@@ -96,7 +116,8 @@ def _forward(
     mean: Floats2d = sum(scores for scores, _ in outputs) / len(outputs)
 
     def backprop(d_mean: Floats2d) -> list[Doc]:
-        # spaCy's gradient is the scores less the truth, which gives the truth, and with it each one's own gradient
+        # spaCy's gradient is the scores less the truth, which gives the truth, and with it each one's own gradient;
+        # where a label is missing it is zero, and each learns from the mean
         truth = mean - d_mean
         _, *gradients = [backprop_one(scores - truth) for scores, backprop_one in outputs]
         backprop_tokens(Ragged(sum(each.dataXd for each in gradients), tokens.lengths))
