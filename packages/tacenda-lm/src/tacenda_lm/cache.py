@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Float64, at_least, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
@@ -231,7 +230,6 @@ class NeuralCache(_Cache):
     def __init__(self, settings: NeuralCacheSettings) -> None:
         super().__init__(settings)
         self.model: Any = HLBL.from_settings(settings.hlbl)
-        self._scale = 0.0  # mean squared distance of common contexts
         self._is_given = False  # whether the model was given to `over`
         # ``fitted_on`` of the model when `_adopt` was last called; every fit of the model sets a new one
         self._adopted_fit: Any = None
@@ -240,18 +238,13 @@ class NeuralCache(_Cache):
     def over(cls, model: LanguageModel, **options: Any) -> Self:
         """Return a cache over the vectors of a model; ``options`` are the other options of the class.
 
-        If the model is fitted, the cache is too; fitting the cache would fit the model again. Raises ConfigurationError
-        if the model does not predict from vectors, or an option is unknown or out of range.
+        The cache is fitted as soon as the model is; fitting the cache would fit the model again. Raises
+        ConfigurationError if the model does not predict from vectors, or an option is unknown or out of range.
         """
         if "hlbl" in options:
             raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")
         cache = cls(**options)
         cache._set_model(model, is_given=True)
-        try:
-            cache._adopt()
-        except NotFittedError:
-            return cache
-        cache.fitted_on = dict(model.fitted_on)
         return cache
 
     def _set_model(self, model: Any, *, is_given: bool) -> None:
@@ -265,18 +258,26 @@ class NeuralCache(_Cache):
         self.keeps_checkpoints = model.keeps_checkpoints
 
     def __repr__(self) -> str:
-        state = "fitted" if self._vocabulary is not None else "not fitted"
+        state = "fitted" if self.is_fitted else "not fitted"
         s = self.settings
         return f"<NeuralCache(over {self.model!r}, window={s.window}, sharpness={s.sharpness}), {state}>"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the model; if the model was fitted again, the cache adapts. Raises NotFittedError."""
-        known = super().vocabulary
-        theirs: Vocabulary = self.model.vocabulary
-        if theirs is not known or self.model.fitted_on is not self._adopted_fit:
+    def fitted_on(self) -> dict[str, Any]:
+        """Facts about the fit of the model. If the model was fitted again, the cache adapts."""
+        if self.model.fitted_on and self.model.fitted_on is not self._adopted_fit:
             self._adopt()
-        return theirs
+        return self._facts
+
+    @fitted_on.setter
+    def fitted_on(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the model. Raises NotFittedError."""
+        _ = self.fitted_on  # adapts
+        return super().vocabulary
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         if self.keeps_checkpoints:
@@ -288,15 +289,18 @@ class NeuralCache(_Cache):
         self._adopt()
 
     def _adopt(self) -> None:
-        """Take the vocabulary of the model, and the scale and center of its vectors. Raises NotFittedError."""
+        """Take the vocabulary and the facts of the model, and measure its vectors. Raises NotFittedError."""
         vocabulary = self.model.vocabulary
         common = np.argsort(-vocabulary.counts, kind="stable")[:_N_COMMON_WORDS].tolist()
         start = self.model.start()
         vectors = self.model.state_vectors([self.model.advance(start, word) for word in common])
         r = np.asarray(vectors, np.float64)
-        self._adopted_fit = self.model.fitted_on
+        # the mean squared distance of common contexts, and their mean
         self._scale, self._center = float(2 * r.var(axis=0).sum()), r.mean(axis=0)
         self._set_vocabulary(vocabulary)
+        # figures and lines of a fit before this one are not of this model
+        self.fitted_on, self.figures, self.line_sketch = dict(self.model.fitted_on), [], None
+        self._adopted_fit = self.model.fitted_on
 
     def _standardize(self, r: Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
@@ -399,7 +403,7 @@ class NeuralCache(_Cache):
 
     def arrays(self) -> Saved:
         _ = self.vocabulary
-        return {"scale": np.array([self._scale])}
+        return {}  # what is measured of the model is measured again
 
     def nested(self) -> Mapping[str, Estimator]:
         return {"model": self.model}
@@ -407,12 +411,10 @@ class NeuralCache(_Cache):
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         cache = cls.from_settings(config["settings"])
-        scale = take(arrays, "scale", Float64[Array, "1", at_least(0)], {})
         model: Any = nested.get("model")
         try:
             cache._set_model(model, is_given="hlbl" not in config["settings"])
             cache._adopt()
         except (ConfigurationError, NotFittedError) as error:
             raise ArtifactError(f"its model does not fit: {error}") from error
-        cache._scale = float(scale[0])
         return cache
