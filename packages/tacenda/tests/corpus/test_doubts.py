@@ -16,6 +16,7 @@ import pytest
 
 from support.texts import decode
 from tacenda import Corpus
+from tacenda.corpus.doubts import doubt_lines
 from tacenda.errors import CorpusError, TacendaWarning
 
 ENGLISH = ["the old man saw a boat near the quiet harbor .", "nobody knew why it had come ."] * 100
@@ -47,6 +48,8 @@ KINDS = {
         json.dumps([{"text": line} for line in ENGLISH], indent=1).split("\n"),
         "JSON document",
     ),
+    "wiki": (["{{Infobox | name = a}}", *ENGLISH], "wiki markup: save it as plain text"),
+    "wiki with a picture": (["[[File:A.jpg|thumb]]", *ENGLISH], "wiki markup"),
     "html": (["<!DOCTYPE html>", "<html>", *(f"<p>{line}</p>" for line in ENGLISH)], "HTML or XML"),
     "pages": ([f"<p class='a'> {line} </p>" for line in ENGLISH], "HTML or XML"),
     "tabs": ([f"{i}\t{line}" for i, line in enumerate(ENGLISH)], "tabs between the columns"),
@@ -106,6 +109,21 @@ def test_a_tokenizer_that_cuts_the_unknown_words_of_a_text_brings_a_warning():
         Corpus.from_text(
             ["a < b and b > c , unk is a word ."] + lines[1::2] * 20, tokenizer="words"
         )
+
+
+@pytest.mark.parametrize(
+    ("line", "is_json"),
+    [
+        *((json.dumps(value), True) for value in (["a b"], [["a"]], [{"a": 1}], ["a", 'b"c'])),
+        *((line, True) for line in ("[", "{", "[[", "[{", '{"a":', '["a",', '[{ "a" : {')),
+        *(
+            (line, False)
+            for line in ('["Yes," she said.]', "[[Anarchism]] is", '{"Yes," she said.}')
+        ),
+    ],
+)
+def test_a_json_document_is_known_by_its_first_line(line, is_json):
+    assert ("JSON document" in (doubt_lines([line, "a b c"] + ENGLISH[:9]) or "")) is is_json
 
 
 def test_sound_text_brings_none(recwarn):

@@ -48,8 +48,16 @@ _SPLIT_AT_SPACES: Final = ("whitespace", ASCII_WHITESPACE)
 
 _MARKUP: Final = re.compile(r"<(!doctype|\?xml|html|head|body|doc|mediawiki|TEI)\b", re.IGNORECASE)
 _CLOSING_TAG: Final = re.compile(r"</(?!s>)[A-Za-z][\w:.-]*\s*>")  # </s> is a mark of a sentence
-_JSON: Final = re.compile(r"[\[{]\s*([\"\[{]|$)")
-_FORMATS: Final = {"%PDF-": "a PDF file", "{\\rtf": "an RTF file", "PK\x03\x04": "a zip archive"}
+_STRING: Final = r'"(?:[^"\\]|\\.)*"\s*'
+# brackets and a string behind which a list goes on or ends, or a brace and a string with a colon; or the line ends early
+_JSON: Final = re.compile(rf"(\[\s*)+($|{_STRING}([,\]]|$))|(\[\s*)*{{\s*($|{_STRING}:)")
+_FORMATS: Final = {
+    "%PDF-": "a PDF file",
+    "{\\rtf": "an RTF file",
+    "PK\x03\x04": "a zip archive",
+    "{{": "wiki markup",
+    "[[File:": "wiki markup",
+}
 
 #: Scripts that are written without spaces between words: a language, the longest mean of its words, its characters.
 _WITHOUT_SPACES: Final = tuple(
