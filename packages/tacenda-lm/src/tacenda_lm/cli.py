@@ -682,9 +682,9 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     import tacenda
     from tacenda import Vocabulary
     from tacenda.artifact import by_name
-    from tacenda.corpus.lines import whole_number
     from tacenda.corpus.marks import START
     from tacenda.corpus.text import sentences_of
+    from tacenda.reading import whole_number
     from tacenda.tokenizers import ASCII_WHITESPACE, get_tokenizer
     from tacenda.vocabulary import BOUNDARY, UNKNOWN, Normalization
 

@@ -1,4 +1,4 @@
-"""Reading of what others wrote: paths that a user gives, regular files, and strict JSON within bounds."""
+"""Reading of what others wrote: paths that a user gives, regular files, numbers, and strict JSON within bounds."""
 
 from __future__ import annotations
 
@@ -54,6 +54,17 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(handle)
         raise ValueError("it is not a file")
     return os.fdopen(handle, "rb")
+
+
+def whole_number(digits: str) -> int | None:
+    """Return the number below 2**63 that a string of ASCII digits means, and None for any other string.
+
+    ``int`` accepts other digits too, and raises ValueError for more than 4,300 of them.
+    """
+    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 19:
+        return None
+    number = int(digits.lstrip("0") or "0")
+    return number if number < 1 << 63 else None
 
 
 def read_json(path: Path) -> Any:

@@ -16,6 +16,7 @@ from support.texts import decode
 from tacenda.corpus import Corpus
 from tacenda.corpus import lines as corpus_lines
 from tacenda.errors import CorpusError
+from tacenda.reading import whole_number
 
 TEXT = "The cat sat.\n\nÉté à la plage\r\nend"
 SENTENCES = [["The", "cat", "sat."], ["Été", "à", "la", "plage"], ["end"]]
@@ -282,4 +283,4 @@ except CorpusError as error:
     ],
 )
 def test_whole_numbers_are_ascii_digits_below_two_to_the_63rd(digits, number):
-    assert corpus_lines.whole_number(digits) == number
+    assert whole_number(digits) == number

@@ -123,7 +123,7 @@ def test_a_tokenizer_that_cuts_the_unknown_words_of_a_text_brings_a_warning():
     ],
 )
 def test_a_json_document_is_known_by_its_first_line(line, is_json):
-    assert ("JSON document" in (doubt_lines([line, "a b c"] + ENGLISH[:9]) or "")) is is_json
+    assert ("JSON document" in (doubt_lines([line, "a b c", *ENGLISH[:9]]) or "")) is is_json
 
 
 def test_sound_text_brings_none(recwarn):

@@ -277,6 +277,10 @@ def test_a_treebank_without_trees_is_named(tmp_path, written):
         list(treebank.read(tmp_path))
     with pytest.raises(DataError, match="not a valid zip file"):
         list(treebank.read(written("noise", "t.zip")))
+    with zipfile.ZipFile(tmp_path / "latin.zip", "w") as archive:
+        archive.writestr("a.mrg", b"\xff")
+    with pytest.raises(DataError, match=r"a\.mrg is not utf-8 .*; convert the file to utf-8$"):
+        list(treebank.read(tmp_path / "latin.zip"))
 
 
 @pytest.mark.parametrize(

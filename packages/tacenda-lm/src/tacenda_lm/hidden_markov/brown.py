@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tacenda import reading, store
-from tacenda.corpus.lines import numbered_lines, whole_number
+from tacenda.corpus.lines import numbered_lines
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError, check_whole
 from tacenda_lm.hidden_markov.tables import text_of
@@ -114,7 +114,7 @@ class BrownClusters:
             columns = line.rstrip("\r").split("\t")
             if columns == [""]:
                 continue
-            count = whole_number(columns[2]) if len(columns) == 3 else None
+            count = reading.whole_number(columns[2]) if len(columns) == 3 else None
             if count is None:
                 raise DataError(
                     f"{os.fspath(file)}, line {number}: expected bits, word and count with tabs between, "

@@ -34,12 +34,13 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
+from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file
 from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
+from tacenda.reading import whole_number
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Int64, Packing, Rows, find_keys, sort_rows

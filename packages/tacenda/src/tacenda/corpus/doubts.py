@@ -49,7 +49,7 @@ _SPLIT_AT_SPACES: Final = ("whitespace", ASCII_WHITESPACE)
 _MARKUP: Final = re.compile(r"<(!doctype|\?xml|html|head|body|doc|mediawiki|TEI)\b", re.IGNORECASE)
 _CLOSING_TAG: Final = re.compile(r"</(?!s>)[A-Za-z][\w:.-]*\s*>")  # </s> is a mark of a sentence
 _STRING: Final = r'"(?:[^"\\]|\\.)*"\s*'
-# brackets and a string behind which a list goes on or ends, or a brace and a string with a colon; or the line ends early
+# brackets and a string that the list continues or ends after, or a brace and a string with a colon; or the line ends
 _JSON: Final = re.compile(rf"(\[\s*)+($|{_STRING}([,\]]|$))|(\[\s*)*{{\s*($|{_STRING}:)")
 _FORMATS: Final = {
     "%PDF-": "a PDF file",

@@ -5,7 +5,7 @@ not. A byte-order mark at the start of a file is dropped. Compression (gzip, bzi
 file) is known by content, not by name. A file named ``*.jsonl`` has a JSON object a line, with a text in a field.
 
 A few kilobytes of a compressed file may unpack to gigabytes. Therefore a line may have at most `LONGEST_LINE`
-characters in running text and `LONGEST_ROW` in a file of rows, and numbers are read by `whole_number`.
+characters in running text and `LONGEST_ROW` in a file of rows.
 """
 
 import bz2
@@ -73,7 +73,6 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
 #: How many bytes tell a compressed file.
 MAGIC_BYTES: Final = max(map(len, COMPRESSED))
-_DECODING_ADVICE: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
@@ -88,7 +87,7 @@ class File(Protocol):
 
 
 def open_text(text: object) -> tuple[Any, bool]:
-    """Return a string, a list of files, or an iterator of sentences; and whether the first of these is a token list.
+    """Return a text as a string, a list of files or an iterator of sentences, and whether sentences are token lists.
 
     A ``Path`` is a file and a ``str`` is text. Raises CorpusError if a file is missing or is a directory, if a string,
     or the first one of a list, is the name of a file, and for an object that is no text.
@@ -196,10 +195,12 @@ def decode_blocks(
     *,
     longest: int = LONGEST_ROW,
     first_byte: int = 0,
+    advice: str = 'name its encoding, or pass errors="replace"',
 ) -> Iterator[list[str]]:
     """Yield lines in blocks as `read_blocks` does, from pieces of bytes of which the last is empty.
 
-    ``name`` is the name of the file in error messages, and ``first_byte`` where in it the first piece begins.
+    ``name`` is the name of the file in error messages, ``first_byte`` is where in it the first piece begins, and
+    ``advice`` says what to do about bytes that the encoding does not have.
     """
     if errors not in ("strict", "replace", "ignore"):
         raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
@@ -220,7 +221,7 @@ def decode_blocks(
             line = n_lines + decoder.decode(data[: max(place, 0)]).count("\n") + 1
             raise CorpusError(
                 f"{name} is not {encoding} at line {line}, byte offset {n_bytes + place} "
-                f"(0x{bad.hex()}: {error.reason}){_DECODING_ADVICE}"
+                f"(0x{bad.hex()}: {error.reason}); {advice}"
             ) from error
         except UnicodeError as error:
             raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
@@ -254,23 +255,13 @@ def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator
     the user cannot choose it: then it is UTF-8. Raises DataError, which names the file and possibly the line, if the
     file cannot be opened, is damaged compressed data, or has bytes that the encoding does not have.
     """
-    advice = "; convert the file to utf-8" if encoding is None else "; name its encoding"
+    advice = "convert the file to utf-8" if encoding is None else "name its encoding"
     try:
-        blocks = read_blocks(text_file(path), encoding or "utf-8")
+        file = text_file(path)
+        blocks = decode_blocks(byte_chunks(file), str(file), encoding or "utf-8", advice=advice)
         yield from enumerate(chain.from_iterable(blocks), 1)
     except CorpusError as error:
-        raise DataError(str(error).replace(_DECODING_ADVICE, advice)) from error
-
-
-def whole_number(digits: str) -> int | None:
-    """Return the number below 2**63 that a string of ASCII digits means, and None for any other string.
-
-    ``int`` accepts other digits too, and raises ValueError for more than 4,300 of them.
-    """
-    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 19:
-        return None
-    number = int(digits.lstrip("0") or "0")
-    return number if number < 1 << 63 else None
+        raise DataError(str(error)) from error
 
 
 def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tacenda.corpus.lines import LONGEST_LINE, LONGEST_SENTENCE, numbered_lines, whole_number
+from tacenda.corpus.lines import LONGEST_LINE, LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import DataError
-from tacenda.reading import path_of
+from tacenda.reading import path_of, whole_number
 
 _COLUMNS = 10
 _RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\Z")

@@ -112,8 +112,9 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
                 with archive.open(name) as member:
                     # pieces of bytes, then one empty piece
                     pieces = chain(iter(lambda: member.read(BLOCK_BYTES), b""), [b""])
-                    lines = chain.from_iterable(decode_blocks(pieces, f"{path}:{name}"))
-                    yield from parse(enumerate(lines, 1), f"{path}:{name}")
+                    file, advice = f"{path}:{name}", "convert the file to utf-8"
+                    lines = chain.from_iterable(decode_blocks(pieces, file, advice=advice))
+                    yield from parse(enumerate(lines, 1), file)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: check the name") from error
     except CorpusError as error:
