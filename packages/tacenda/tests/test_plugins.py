@@ -99,8 +99,9 @@ def test_an_unfitted_model_is_made_from_its_name_and_options(install):
     assert plugins.make("embedders", "old", {"width": 5}).width == 5
     with pytest.raises(ConfigurationError, match=r"Old cannot be made with the options depth"):
         plugins.make("embedders", "old", {"depth": 5})
-    with pytest.raises(ConfigurationError, match=r"must be a mapping .*not \[1\]"):
-        plugins.make("embedders", "old", [1])
+    for wrong, shown in (([1], r"\[1\]"), ({1: 2}, r"\{1: 2\}")):
+        with pytest.raises(ConfigurationError, match=f"must be a mapping .*not {shown}"):
+            plugins.make("embedders", "old", wrong)
 
 
 def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice(install):
@@ -148,6 +149,11 @@ def test_registering_an_installed_class_without_its_distribution_claims_the_name
     mine.__qualname__ = "Model"
     plugins.register("embedders", "lds", mine)
     assert plugins.get("embedders", "lds") is mine
+    if module == __name__:
+        defined_again = model()
+        defined_again.__qualname__ = "Model"
+        with pytest.raises(PluginError, match="Some.Dist installs another 'lds'.*leave out reg"):
+            plugins.register("embedders", "lds", defined_again)
 
 
 def test_a_name_that_is_not_found_brings_up_groups_that_nothing_reads(install):

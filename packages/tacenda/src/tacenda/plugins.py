@@ -161,31 +161,8 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
     matching = [record for record in claims if wanted in ("", record.key[2])]
-    if not matching and claims:
-        owners = ", ".join(sorted({record.distribution for record in claims}))
-        raise PluginError(
-            f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
-        )
-    if not matching:
-        names = sorted({record.name for record in available(kind)})
-        listed = f"installed are {', '.join(names)}" if names else say_none(kind)
-        source = f" of {distribution}" if distribution else ""
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        if _installed and (torn := _installed.torn):
-            hint += f"; the entry points of {', '.join(torn)} cannot all be read"
-        if _installed:  # such as the group of this very plugin, misspelled
-            hint += "".join(f"; {text}" for text in _installed.unread)
-        raise PluginError(
-            f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
-        )
-    if len(matching) > 1:
-        matching.sort(key=lambda record: (record.distribution, record.target))
-        owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
-        advice = f"choose one, as in {name}@{matching[0].distribution}, or uninstall one"
-        if matching[0].key == matching[-1].key:
-            advice = f"{matching[0].distribution} must give each a name of its own"
-        raise PluginError(f"{name!r} under tacenda.{kind} is claimed by {owners}: {advice}")
+    if len(matching) != 1:
+        raise _explain_claims(kind, name, distribution, claims, matching)
     claim = matching[0]
     outcomes = _outcomes
     # The lock is not held while loading: an import that itself asks the registry would deadlock with that of another
@@ -200,6 +177,38 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     raise PluginLoadError(f"{who} cannot be loaded from {record.target}: {why}") from record.cause
 
 
+def _explain_claims(
+    kind: str,
+    name: str,
+    distribution: str | None,
+    claims: list[PluginRecord],
+    matching: list[PluginRecord],
+) -> PluginError:
+    """Return the error for a name with these claims, of which none or several are ``matching`` the distribution."""
+    if matching:
+        matching.sort(key=lambda record: (record.distribution, record.target))
+        owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
+        advice = f"choose one, as in {name}@{matching[0].distribution}, or uninstall one"
+        if matching[0].key == matching[-1].key:
+            advice = f"{matching[0].distribution} must give each a name of its own"
+        return PluginError(f"{name!r} under tacenda.{kind} is claimed by {owners}: {advice}")
+    if claims:
+        owners = ", ".join(sorted({record.distribution for record in claims}))
+        return PluginError(
+            f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
+        )
+    names = sorted({record.name for record in available(kind)})
+    listed = f"installed are {', '.join(names)}" if names else say_none(kind)
+    source = f" of {distribution}" if distribution else ""
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    if _installed and (torn := _installed.torn):
+        hint += f"; the entry points of {', '.join(torn)} cannot all be read"
+    if _installed:  # such as the group of this very plugin, misspelled
+        hint += "".join(f"; {text}" for text in _installed.unread)
+    return PluginError(f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}")
+
+
 def make(
     kind: str,
     name: str,
@@ -212,16 +221,17 @@ def make(
     Raises ConfigurationError if the class does not have such an option, or its value is out of bounds.
     """
     model_class = get(kind, name, distribution=distribution)
-    if not isinstance(options, Mapping | None):
+    if options is None:
+        options = {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise ConfigurationError(
             f"options must be a mapping of names to values, not {options!r:.80}"
         )
-    chosen = dict(options or {})
     try:
-        return model_class(**chosen)
+        return model_class(**options)
     except TypeError as error:  # of a class without `tacenda.settings.Settings`
         raise ConfigurationError(
-            f"{model_class.__name__} cannot be made with the options {', '.join(chosen) or '(none)'}: {error}"
+            f"{model_class.__name__} cannot be made with the options {', '.join(options) or '(none)'}: {error}"
         ) from error
 
 
@@ -231,8 +241,8 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     An object that is installed under this name already stays as it is; then `unregister` has nothing to remove, and
     raises.
 
-    Raises PluginError if the kind is unknown, the name is empty or has an @, or ``distribution`` installs another
-    object under it.
+    Raises PluginError if the kind is unknown, the name is empty or has an @, or another object is installed under it:
+    by ``distribution`` or, without one, from the same module and attribute, as that of a class that was defined again.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
@@ -240,17 +250,7 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         raise _unknown_kind(kind)
     if not name or "@" in name:  # NAME@DISTRIBUTION is how `get` tells two apart
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
-    same = [r for r in records() if (r.kind, r.name) == (kind, name) and not is_registered(r)]
-    # loaded again, as the module may have been reloaded since
-    loaded = {r: _load(r) for r in same if r.key == record.key or distribution == RUNTIME}
-    claim, outcome = next(
-        (
-            (r, found)
-            for r, found in loaded.items()
-            if r.key == record.key or r.target == target or found[1] is obj
-        ),
-        (None, None),
-    )
+    claim, outcome = _load_installed(record, obj) or (record, None)
     if outcome is not None and outcome[1] is not obj:
         found, advice = outcome[0], "leave out register to use that one"
         if found.cause is not None:
@@ -261,12 +261,30 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         )
     global generation
     with _lock:
-        if claim is not None and outcome is not None:
+        if outcome is not None:
             _outcomes[claim] = outcome
         else:
             _outcomes.pop(record, None)
             _registered[record.key] = record, obj
         generation += 1
+
+
+def _load_installed(
+    record: PluginRecord, obj: Any
+) -> tuple[PluginRecord, tuple[PluginRecord, Any]] | None:
+    """Return the claim of what is installed as this record, and the outcome of loading it; None if nothing is.
+
+    For a distribution that was not named, this is what is installed from the same target, or is the same object.
+    """
+    for claim in records():
+        if (claim.kind, claim.name) != (record.kind, record.name) or is_registered(claim):
+            continue
+        is_same = claim.key == record.key
+        if is_same or record.distribution == RUNTIME:
+            outcome = _load(claim)  # again, as the module may have been reloaded since
+            if is_same or claim.target == record.target or outcome[1] is obj:
+                return claim, outcome
+    return None
 
 
 def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
@@ -392,10 +410,11 @@ def _read_all() -> _Installed:
     for dist in importlib.metadata.distributions():
         text, damage = _read_entry_points(dist)
         # NAME-VERSION.dist-info, which no public attribute tells
-        folder = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
+        folder = Path(str(getattr(dist, "_path", "?"))).stem
+        folder_name, _, folder_version = folder.partition("-")
         # a file that begins with no [group] may be ours too
         if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
-            others.setdefault(canonical(folder[0]), []).append(dist)
+            others.setdefault(canonical(folder_name), []).append(dist)
             continue
         name, version = _read_headers(dist)
         own, key = list[PluginRecord](), canonical(name)
@@ -405,7 +424,7 @@ def _read_all() -> _Installed:
             records[key] = own
         else:
             damage.append("its METADATA is missing or cannot be read")
-            name, _, version = folder
+            name, version = folder_name, folder_version
         # a line that is there twice counts once
         for group, point, target in dict.fromkeys(_parse(text, damage)):
             kind = group.removeprefix("tacenda.")
