@@ -152,7 +152,7 @@ def test_registering_an_installed_class_without_its_distribution_claims_the_name
     if module == __name__:
         defined_again = model()
         defined_again.__qualname__ = "Model"
-        with pytest.raises(PluginError, match="Some.Dist installs another 'lds'.*leave out reg"):
+        with pytest.raises(PluginError, match=r"Some.Dist installs another 'lds'.*leave out"):
             plugins.register("embedders", "lds", defined_again)
 
 
