@@ -31,7 +31,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.calibration import LeftOut, RatingScale
+from tacenda_surprise.calibration import LeftOut, RatingNoise, RatingScale
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.folding import (
     FoldedSamples,
@@ -129,9 +129,8 @@ class BayesianPMF(RatingAlgorithm):
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
             )
-            self._sample(
-                run, chain, ratings, RatingScale.of(catalogue, unit), (weight, 1.0, 1), left_out
-            )
+            scale = RatingScale(catalogue.mean, unit, catalogue.scale)
+            self._sample(run, chain, ratings, scale, (weight, 1.0, 1), left_out)
         self._catalogue = catalogue
 
     def _resume_fit(
@@ -164,7 +163,8 @@ class BayesianPMF(RatingAlgorithm):
                 standard, known, start, lasting, seed=self._seed, chain=n_chains, device=device
             )
             facts = float(before.weight), float(before.wider), n_chains
-            self._sample(run, chain, ratings, RatingScale.of(catalogue, unit), facts)
+            scale = RatingScale(catalogue.mean, unit, catalogue.scale)
+            self._sample(run, chain, ratings, scale, facts)
         self._catalogue = catalogue
 
     def _update_rows(
@@ -174,7 +174,7 @@ class BayesianPMF(RatingAlgorithm):
 
         Their rows of the average are those whose scores are nearest to the expected scores of the samples.
         """
-        old, scale = self._learned(self.learned), self._scale
+        old, scale = self._learned(self.learned), self._noise.scale
         catalogue = self.catalogue.grow(ratings, touched.values)
         rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
         samples = old.samples.grow(ratings.n_users, ratings.n_items)
@@ -264,7 +264,7 @@ class BayesianPMF(RatingAlgorithm):
         users, items = np.asarray(users), np.asarray(items)
         samples = self._learned(self.learned).samples
         variances = samples.variances(users, items, self._average_samples)
-        return self._scale.deviations(variances, users, self.score_pairs(users, items))
+        return self._noise.deviations(variances, users, self.score_pairs(users, items))
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -279,7 +279,7 @@ class BayesianPMF(RatingAlgorithm):
         if len(known):
             prior, usual = samples.prior_means(known), prior
             prior = self._temper(prior, usual, len(known)) if self.conditional else prior
-        return fold(samples, self._scale, items, values, prior, average_item)
+        return fold(samples, self._noise, items, values, prior, average_item)
 
     @cached_property
     def _average_samples(self) -> tuple[Floats, Floats]:
@@ -287,11 +287,11 @@ class BayesianPMF(RatingAlgorithm):
         return self._learned(self.learned).samples.mean_rows(self._rated)
 
     @property
-    def _scale(self) -> RatingScale:
-        """Mean, standard deviation and noise of the ratings."""
+    def _noise(self) -> RatingNoise:
+        """The scale of the ratings, and their noise."""
         found, catalogue = self._learned(self.learned), self.catalogue
-        curve = Curve(*found.curve.tolist())
-        return RatingScale(catalogue.mean, float(found.unit), found.noises, curve, catalogue.scale)
+        scale = RatingScale(catalogue.mean, float(found.unit), catalogue.scale)
+        return RatingNoise(scale, found.noises, Curve(*found.curve.tolist()))
 
     def _sizes(self) -> dict[str, Any]:
         sizes = super()._sizes()

@@ -15,27 +15,31 @@ _PRIOR_COUNT = 200  # held-out errors that the factor of the residuals counts as
 
 
 class RatingScale(NamedTuple):
-    """Mean and standard deviation of the ratings, and the noise of standardized ratings."""
+    """The ratings that scores, standardized by their mean and standard deviation, stand for."""
 
     mean: float
     std: float
-    noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
-    curve: Curve
     ends: tuple[float, float]  # lowest and highest rating
-
-    @classmethod
-    def of(cls, catalogue: Catalogue, std: float) -> RatingScale:
-        """Make the scale without noise, which is not known yet."""
-        return cls(catalogue.mean, std, np.empty(0, np.float32), Curve(), catalogue.scale)
 
     def ratings(self, scores: Floats) -> Floats:
         """Turn standardized scores into ratings."""
         return np.asarray(np.float32(self.mean) + np.float32(self.std) * scores, np.float32)
 
-    def deviations(self, variances: Floats, users: Numbers, scores: Floats) -> Floats:
-        """Compute standard deviations of ratings whose ``scores``, clipped for the curve alone, have ``variances``."""
-        noise = self.noises[users] * self.curve.factors(np.clip(scores, *self.ends))
-        return np.asarray(self.std * np.sqrt(variances + noise), np.float32)
+
+class RatingNoise(NamedTuple):
+    """The noise of ratings on a scale."""
+
+    scale: RatingScale
+    noises: Floats  # (users + 1,) standardized variances, the last one of an unknown user
+    curve: Curve
+
+    def deviations(self, variances: Floats, users: Numbers, predictions: Floats) -> Floats:
+        """Compute standard deviations in units of the ratings, from ``variances`` of standardized scores.
+
+        ``predictions``, in units of the ratings too, are clipped for the curve alone.
+        """
+        noise = self.noises[users] * self.curve.factors(np.clip(predictions, *self.scale.ends))
+        return np.asarray(self.scale.std * np.sqrt(variances + noise), np.float32)
 
 
 class LeftOut(NamedTuple):
@@ -58,7 +62,9 @@ class LeftOut(NamedTuple):
     def find_noise_factor(self, curve: Curve, factor: float) -> float:
         """Find the last factor on the noise, which is ``factor`` times the curve so far; near one for few errors."""
         noises = self.noises * factor * curve.factors(self.predictions)
-        of_total = coverage_factor(self.errors / np.sqrt(self.variances + noises))
-        of_total **= len(self.errors) / (len(self.errors) + _PRIOR_COUNT)
+        total = coverage_factor(self.errors / np.sqrt(self.variances + noises))
+        total **= len(self.errors) / (len(self.errors) + _PRIOR_COUNT)
+        # The spread of the scores stays, so the factor f of the noise solves spread + f noise = total (spread + noise).
+        # If the spread alone is too wide, f would be negative: it has the limits that `coverage_factor` has.
         spread, noise = float(self.variances.mean()), float(noises.mean())
-        return float(np.clip((of_total * (spread + noise) - spread) / noise, 0.25, 4.0))
+        return float(np.clip((total * (spread + noise) - spread) / noise, 0.25, 4.0))

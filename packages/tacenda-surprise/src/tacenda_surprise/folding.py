@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacenda.errors import ArtifactError
-from tacenda_surprise.calibration import RatingScale
+from tacenda_surprise.calibration import RatingNoise, RatingScale
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.samples import (
     DAMAGED,
@@ -31,7 +31,7 @@ class FoldedSamples(NamedTuple):
     items: Floats  # (samples, items, width)
     unknown: Floats  # (samples, 1, width), of an unknown item
     item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
-    scale: RatingScale
+    noise: RatingNoise
 
     def _take_items(self, items: Numbers) -> Floats:
         return take_sample_rows(self.items, items, self.unknown)
@@ -43,7 +43,7 @@ class FoldedSamples(NamedTuple):
     def score(self, items: Numbers | None = None) -> Floats:
         """Compute expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return self.scale.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
+        return self.noise.scale.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
         """Compute standard deviations (items,) by the law of total variance.
@@ -59,14 +59,14 @@ class FoldedSamples(NamedTuple):
         variance[unknown_items] += uncertainty(users, self.item_moments)
         chosen[:, :, -1] = 1.0
         within = (np.einsum("skl,sil->sik", self.inverse_roots, chosen) ** 2).sum(axis=2)
-        predictions = self.scale.ratings(scores.mean(axis=0))
+        predictions = self.noise.scale.ratings(scores.mean(axis=0))
         unknown_user = np.full(len(predictions), -1)
-        return self.scale.deviations(variance + within.mean(axis=0), unknown_user, predictions)
+        return self.noise.deviations(variance + within.mean(axis=0), unknown_user, predictions)
 
 
 def fold(
     samples: Samples,
-    scale: RatingScale,
+    noise: RatingNoise,
     items: Numbers,
     values: Floats,
     prior: Doubles,
@@ -77,9 +77,9 @@ def fold(
     ``prior`` are the means of the user's factors without these ratings (samples, width), and ``unknown`` are the
     factors of an unknown item (samples, 1, width). Raises ArtifactError for damaged samples.
     """
-    user, inverse_roots = _solve_row(samples, scale, items, values, prior)
+    user, inverse_roots = _solve_row(samples, noise.scale, items, values, prior)
     moments = second_moments(samples.item_mean - unknown[:, 0], samples.item_precision)
-    return FoldedSamples(user, inverse_roots, samples.q, unknown, moments, scale)
+    return FoldedSamples(user, inverse_roots, samples.q, unknown, moments, noise)
 
 
 def draw_row(

@@ -12,6 +12,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
+from tacenda_surprise.calibration import LeftOut, RatingNoise, RatingScale
 from tacenda_surprise.folding import fold
 from tacenda_surprise.gibbs import (
     Gibbs,
@@ -26,6 +27,7 @@ from tacenda_surprise.gibbs import (
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.samples import Samples, average_tables
+from tacenda_surprise.variance import Curve
 
 
 def test_wishart_draws_have_its_moments():
@@ -163,7 +165,7 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
-    noise = model._scale.std * np.sqrt(np.mean(1 / model.learned.samples.alpha))
+    noise = model._noise.scale.std * np.sqrt(np.mean(1 / model.learned.samples.alpha))
     assert noise == pytest.approx(0.6, rel=0.05)
     sizes = np.diff(train.user_offsets)[test.user_ids]
     few, many = np.quantile(sizes, [0.2, 0.8])
@@ -193,9 +195,34 @@ def test_what_is_known_of_a_new_user_counts_by_the_root_of_how_much_it_is(foldin
     link = np.linspace(-1, 1, samples.links[0, 0].size, dtype=np.float32)
     samples = replace(samples, links=np.broadcast_to(link, samples.links.shape).copy())
     prior, nothing = samples.prior_means(np.arange(n)), np.zeros(0, np.int64)
-    unit = folding[1][ConditionalBayesianPMF]._scale
-    found = fold(samples, unit, nothing, nothing, prior, samples.item_mean[:, None])
+    noise = folding[1][ConditionalBayesianPMF]._noise
+    found = fold(samples, noise, nothing, nothing, prior, samples.item_mean[:, None])
     np.testing.assert_allclose(found.user, samples.mean + np.sqrt(n) * link, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("n", "true", "expected"),
+    [(20_000, 2.5, 2.5), (20_000, 0.5, 0.5), (20_000, 0.0, 0.25), (10, 2.5, 1.0)],
+)
+def test_held_out_errors_tell_the_noise_that_adds_to_the_spread(n, true, expected):
+    """The factor on the noise is that of the draws, unless they are few or beyond the limits of the factor."""
+    rng = np.random.default_rng(0)
+    spread, noises = np.full(n, 0.3), np.full(n, 0.7)
+    errors = rng.standard_normal(n) * np.sqrt(spread + true * noises)
+    left_out = LeftOut(errors, np.zeros(n), spread, noises / 1.4)
+    found = left_out.find_noise_factor(Curve(), 1.4)
+    assert found == pytest.approx(expected, rel=0.1)
+
+
+def test_deviations_are_of_ratings_and_join_spread_and_noise():
+    scale = RatingScale(3.5, 1.1, (1.0, 5.0))
+    curve = Curve(3.5, 1.1, -0.5, 0.1)
+    noise = RatingNoise(scale, np.array([0.2, 0.4], np.float32), curve)
+    scores = np.array([0.5, 3.0], np.float32)  # the second one is clipped
+    t = np.array([0.5, 1.5 / 1.1])
+    variances = 0.1 + np.array([0.4, 0.2]) * np.exp(-0.5 * t + 0.1 * t**2)
+    found = noise.deviations(np.full(2, 0.1), np.array([1, 0]), scale.ratings(scores))
+    np.testing.assert_allclose(found, 1.1 * np.sqrt(variances), rtol=1e-6)
 
 
 def test_samples_that_hold_no_precision_are_refused(folding):
