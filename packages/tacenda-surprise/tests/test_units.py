@@ -82,11 +82,11 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
     model._catalogue = replace(model.catalogue, mean=model.catalogue.mean + 100)
     if name == "BayesianPMF":
         model.learned = replace(model.learned, curve=np.array(curve))
-        unit = model._scale
-        at_end = unit._replace(curve=Curve())
-        cases = (model.deviations(users, items), folded._replace(scale=unit).deviations(items))
+        noise = model._noise
+        at_end = noise._replace(curve=Curve())
+        cases = (model.deviations(users, items), folded._replace(noise=noise).deviations(items))
         model.learned = replace(model.learned, curve=np.array(Curve()))
-        expected = (model.deviations(users, items), folded._replace(scale=at_end).deviations(items))
+        expected = (model.deviations(users, items), folded._replace(noise=at_end).deviations(items))
     else:
         spread = replace(folded.spread, curve=np.array(curve, np.float32))
         at_end = replace(folded.spread, curve=np.array(Curve(), np.float32))
