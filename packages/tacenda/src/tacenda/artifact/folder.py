@@ -112,8 +112,9 @@ class Artifact:
             member = _Member.of(blobs[0])
             files[member.file_name(mapped=False)] = member
         for name, part in sorted(self.nested.items()):
+            check_name(name)
             blobs.append(part.to_bytes())
-            nested[check_name(name)] = _Member.of(blobs[-1])
+            nested[name] = _Member.of(blobs[-1])
         head = _encode(self, files, nested)
         return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
 
@@ -138,7 +139,7 @@ class _Member(NamedTuple):
         return f"{'mapped' if mapped else 'tensors'}-{self.sha256[:32]}.safetensors"
 
     def in_folder(self, name: str) -> _Member:
-        return self._replace(folder=f"nested-{check_name(name)}-{self.sha256[:32]}")
+        return self._replace(folder=f"nested-{name}-{self.sha256[:32]}")
 
 
 class _Manifest(NamedTuple):
@@ -223,13 +224,12 @@ def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
             raise ArtifactError(f"cannot read {folder}: {reason or error}") from error
 
 
-def check_name(name: str) -> str:
-    """Return the name of a nested model, if a folder can be named after it; raise `ArtifactError` otherwise."""
+def check_name(name: str) -> None:
+    """Raise `ArtifactError` unless a folder can be named after this name of a nested model."""
     if not isinstance(name, str) or not re.fullmatch(_WORD, name):
         raise ArtifactError(
             f"{name!r} cannot name a nested model: use letters, digits, '_', '.', '-'"
         )
-    return name
 
 
 def is_part(name: str) -> bool:
@@ -486,8 +486,9 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
                 f"model.json names a file {name!r:.80}, which no tensor file can have"
             )
     for name, entry in document["nested"].items():
+        check_name(name)
         part = manifest.nested[name] = _read_entry(name, entry, {"size", "sha256", "folder"})
-        if part != part.in_folder(name) and in_folder:
+        if in_folder and part != part.in_folder(name):
             raise ArtifactError(
                 f"model.json names a folder {part.folder!r:.80}, which no nested model can have"
             )
