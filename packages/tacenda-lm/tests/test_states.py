@@ -25,6 +25,7 @@ MODELS = {
     "unigram cache": lm.UnigramCache,
     "neural cache": lambda: lm.NeuralCache.over(lm.RecurrentLM(**SMALL)),
     "mixture": lambda: lm.Mixture([lm.UnigramCache(), lm.RecurrentLM(**SMALL)]),
+    "adaptive": lambda: lm.AdaptiveMixture([lm.UnigramCache(), lm.KneserNey(order=2)]),
 }
 
 
@@ -59,11 +60,13 @@ def test_a_state_that_is_none_of_the_model_is_refused(name, value):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_word_that_is_no_whole_number_is_refused(name):
+def test_a_word_that_is_no_whole_number_and_a_missing_state_are_refused(name):
     model = fitted(name)
     for word in (1.5, np.float64(2), True, "1", None, -1):
         with pytest.raises(DataError, match="there is no id"):
             model.advance(model.start(), word)
+    with pytest.raises(DataError, match="the state is None: give"):
+        model.advance(None, 2)
     expected = model.advance(model.start(), 2)
     assert model.advance(model.start(), np.uint8(2)) == expected
 

@@ -20,7 +20,7 @@ from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_word
+from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_step
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _Float64 = npt.NDArray[np.float64]
@@ -150,7 +150,7 @@ class UnigramCache(_Cache):
         return State(b"")
 
     def advance(self, state: State, word: int) -> State:
-        check_word(word, len(self.vocabulary))
+        check_step(state, word, len(self.vocabulary))
         words = np.append(self._words(state), np.int32(word))
         return State(words[-self.settings.window :].tobytes())
 
@@ -318,7 +318,7 @@ class NeuralCache(_Cache):
         return State((self.model.start().value, b"", ()))
 
     def advance(self, state: State, word: int) -> State:
-        check_word(word, len(self.vocabulary))
+        check_step(state, word, len(self.vocabulary))
         inner, words, vectors = state.parts(3)
         r = self._standardize(self.model.state_vectors([State(inner)]))
         if not isinstance(vectors, tuple) or len(vector_of(words, np.int32)) != len(vectors):

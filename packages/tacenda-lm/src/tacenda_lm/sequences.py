@@ -19,6 +19,7 @@ from tacenda.offsets import check_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm.states import State
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -61,6 +62,13 @@ def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types:
     if len(ids) != len(states):
         raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
     return ids
+
+
+def check_step(state: object, word: int, n_types: int) -> None:
+    """Raise DataError unless ``state`` is one, and ``word`` is the id of a word."""
+    if not isinstance(state, State):
+        raise DataError(f"the state is {state!r:.40}: give model.start() or model.null()")
+    check_word(word, n_types)
 
 
 def check_word(word: int, n_types: int, place: str = "") -> None:

@@ -20,7 +20,7 @@ from tacenda_lm.sequences import (
     check_ids,
     check_pairs,
     check_sequences,
-    check_word,
+    check_step,
 )
 from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
@@ -141,7 +141,7 @@ class StreamModel(LanguageModel):
 
         After ``</s>`` the context continues with ``across_sentences``, and starts again without.
         """
-        check_word(word, len(self.vocabulary))
+        check_step(state, word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
             state.check_begun()
             return self.start()

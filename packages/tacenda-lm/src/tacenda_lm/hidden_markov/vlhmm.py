@@ -28,7 +28,7 @@ from tacenda_lm.sequences import (
     Offsets,
     check_pairs,
     check_sequences,
-    check_word,
+    check_step,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
 from tacenda_lm.training import train
@@ -84,7 +84,7 @@ class HiddenMarkov(LanguageModel):
         return State((_START, b""))
 
     def advance(self, state: State, word: int) -> State:
-        check_word(word, len(self.vocabulary))
+        check_step(state, word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id:
             state.check_begun()
             return self.start()

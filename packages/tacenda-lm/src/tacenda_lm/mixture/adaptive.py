@@ -24,7 +24,7 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture.fixed import Mixture
 from tacenda_lm.mixture.weights import fit_weights, is_number, mix
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Integers, check_sequences
+from tacenda_lm.sequences import Float64, Integers, check_sequences, check_step
 from tacenda_lm.states import State, vector_of
 
 _EVIDENCE_FLOOR = 0.3  # c
@@ -107,6 +107,7 @@ class AdaptiveMixture(Mixture):
         return self._make_state(super().null(), np.zeros(len(self._models)))
 
     def advance(self, state: State, word: int) -> State:
+        check_step(state, word, len(self.vocabulary))
         inner, evidence = self._split(state)
         after = super().advance(inner, word)
         of_word = _weigh_evidence(self._component_pairs([inner], np.array([word])))

@@ -42,7 +42,7 @@ from tacenda_lm.sequences import (
     check_ids,
     check_pairs,
     check_sequences,
-    check_word,
+    check_step,
     encode_text,
     with_ends,
 )
@@ -272,7 +272,7 @@ class Mixture(LanguageModel):
         return _join(model.null() for model in self._models.values())
 
     def advance(self, state: State, word: int) -> State:
-        check_word(word, len(self.vocabulary))
+        check_step(state, word, len(self.vocabulary))
         return _join(
             model.advance(part, word if ids is None else int(ids[word]))
             for part, (model, ids) in zip(self._split_state(state), self._with_maps(), strict=True)

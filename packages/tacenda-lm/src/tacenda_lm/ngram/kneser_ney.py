@@ -47,6 +47,7 @@ from tacenda_lm.sequences import (
     check_ids,
     check_pairs,
     check_sequences,
+    check_step,
     check_word,
 )
 from tacenda_lm.states import State, not_of_this_model
@@ -338,7 +339,7 @@ class KneserNey(LanguageModel):
         return State(())
 
     def advance(self, state: State, word: int) -> State:
-        check_word(word, self.table.n_types)
+        check_step(state, word, self.table.n_types)
         return self._state_of((*state.parts(), int(word)))
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
