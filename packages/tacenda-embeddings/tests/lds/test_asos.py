@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tacenda.errors import TacendaWarning
+from tacenda_embeddings.lds import em
 from tacenda_embeddings.lds.em import run_e_step, run_m_step
 from tacenda_embeddings.lds.smoother import solve_steady_state
 
@@ -194,3 +196,11 @@ def test_an_unstable_model_is_refused(rng, oracles, parameters_of):
     unstable = parameters_of(system._replace(A=np.full((3, 3), np.nan)))
     with pytest.raises(np.linalg.LinAlgError):
         run_e_step(unstable, moments, 3)
+
+
+def test_moments_that_do_not_converge_bring_a_warning(rng, oracles, parameters_of, monkeypatch):
+    system = oracles.random_system(rng)
+    moments = oracles.DenseMoments(oracles.model_moments(system, 3), system.m)
+    monkeypatch.setattr(em, "_MAX_MOMENT_ITERATIONS", 1)
+    with pytest.warns(TacendaWarning, match="moments of the states .* after 1 iterations"):
+        run_e_step(parameters_of(system), moments, 3, 3 * np.eye(3))

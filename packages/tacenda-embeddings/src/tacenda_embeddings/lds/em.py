@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda import devices, tall
 from tacenda.array_ops import copy, to_numpy
-from tacenda.errors import CorpusError
+from tacenda.errors import CorpusError, warn
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds.moments import Moments, SparseMoments
 from tacenda_embeddings.lds.settings import HORIZON, LDSSettings
@@ -33,6 +33,9 @@ FloatArray = npt.NDArray[np.floating]
 
 MEMORY_ADVICE = "a smaller vocabulary, or fewer n_states"
 _MAX_MOMENT_ITERATIONS = 400
+_TOLERATED_CHANGE = (
+    1e-6  # of the moments, in the last of these iterations; rounding changes them less
+)
 
 
 class Step(NamedTuple):
@@ -143,7 +146,7 @@ def _solve_filtered_moment(
 ) -> tuple[Matrix, Matrix]:
     """Return Pi and m_{-1} = M_{-1} C_hat, from a linear equation that is solved by iterating Lyapunov's.
 
-    ``lagged`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi.
+    ``lagged`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi. Warns if Pi does not converge.
     """
     F, gain = state.F, state.gain
     # eq 10 from the horizon on: m_{-1} = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
@@ -160,8 +163,14 @@ def _solve_filtered_moment(
         m_1 = known + F_powers[r - 1] @ Pi @ horizon
         half = F @ m_1 @ gain.K_c.T
         previous, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
-        if np.linalg.norm(Pi - previous) <= 1e-13 * np.linalg.norm(Pi):
+        change, size = np.linalg.norm(Pi - previous), np.linalg.norm(Pi)
+        if change <= 1e-13 * size:
             break
+    if change > _TOLERATED_CHANGE * size:
+        warn(
+            f"the moments of the states still change by {change / size:.0e} of their size after "
+            f"{_MAX_MOMENT_ITERATIONS} iterations: give more text, or set n_states lower or kappa higher"
+        )
     return Pi, m_1
 
 
@@ -198,18 +207,18 @@ def _compute_observation_moment(
     J_powers = _compute_powers(J, r)
     T = J_powers[r]
 
-    def term(product: FloatArray) -> FloatArray:
+    def term(product: FloatArray, T: Matrix) -> FloatArray:
         return tall.product(product.T, (T @ gain.K_c).T)
 
-    total = term(products.pop(r))  # B_0^T
+    total = term(products.pop(r), T)  # B_0^T
     for k in range(r - 1, -r, -1):
         T = T @ F
         if k >= 0:
             T += J_powers[k] @ G
-        if k == 0:
-            total += term(tall.update(copy(gain.C_hat), moments.mean, gain.C_hat).T)
+        if k == 0:  # Psi_0 = I - m m^T, because the words are whitened
+            total += term(tall.update(copy(gain.C_hat), moments.mean, gain.C_hat).T, T)
         else:
-            total += term(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k))
+            total += term(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k), T)
     total += tall.product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
