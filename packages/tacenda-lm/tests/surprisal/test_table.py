@@ -586,6 +586,8 @@ def test_the_delimiter_may_be_named():
     assert item.regions == ["a;b"]
     with pytest.raises(DataError, match=r"row 3 of .* 2 values, separated by ','.*delimiter"):
         read_items(["sep=,", "word", "a,b"], region="word")
+    with pytest.raises(DataError, match="text is None: name a column"):
+        read_items(["word", "a"], region="word", text=None)
 
 
 # -- writing -------------------------------------------------------------------------------------------

@@ -100,6 +100,8 @@ def read_items(
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
         empty or goes over several lines, or the rows of a text are not adjacent; the message names the row.
     """
+    if not isinstance(text, Iterable):
+        raise DataError(f"text is {text!r:.40}: name a column, or several in a list")
     names: tuple[str, ...] = ("standard input",)
     if isinstance(path, str | os.PathLike):
         path = text_file(path)
