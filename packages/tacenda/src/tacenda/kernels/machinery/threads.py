@@ -19,7 +19,7 @@ def usable_cores() -> int:
 
 
 def in_parts(loop: Callable[..., None], n: int, threads: int, *given: Any) -> None:
-    """Call ``loop(*given, first, last)`` for ranges that make up 0 .. n, one in each thread; errors are raised here.
+    """Call ``loop(*given, first, last)`` for as many ranges as threads, which make up 0 .. n; errors are raised here.
 
     Do not share small work: a thread takes tens of microseconds to start.
     """
