@@ -1,7 +1,8 @@
 """The pipeline component of the factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
-It has a fitted embedder and writes one row per token into ``Doc.tensor`` or an extension. `TokenEmbeddings.initialize`
-loads or fits the model; ``spacy train`` does not train it.
+`TokenEmbeddings` has a fitted embedder and writes one row per token into ``Doc.tensor`` or an extension; ``spacy
+train`` does not train it. `DocEncoder` applies the embedder to documents, and the functions at the end are the hooks
+through which spaCy's ``similarity`` compares the rows.
 """
 
 import multiprocessing
@@ -259,8 +260,7 @@ class TokenEmbeddings(ModelComponent):
         """
         given = list(docs)
         lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]
-        for doc in self.pipe(lacking):
-            assert doc is not None
+        list(self.pipe(lacking))  # which changes the documents themselves
         self._set_hooks(given)
         return given
 
