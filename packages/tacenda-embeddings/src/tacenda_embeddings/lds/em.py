@@ -33,9 +33,6 @@ FloatArray = npt.NDArray[np.floating]
 
 MEMORY_ADVICE = "a smaller vocabulary, or fewer n_states"
 _MAX_MOMENT_ITERATIONS = 400
-_TOLERATED_CHANGE = (
-    1e-6  # of the moments, in the last of these iterations; rounding changes them less
-)
 
 
 class Step(NamedTuple):
@@ -166,7 +163,7 @@ def _solve_filtered_moment(
         change, size = np.linalg.norm(Pi - previous), np.linalg.norm(Pi)
         if change <= 1e-13 * size:
             break
-    if change > _TOLERATED_CHANGE * size:
+    if change > 1e-6 * size:  # by more than rounding
         warn(
             f"the moments of the states still change by {change / size:.0e} of their size after "
             f"{_MAX_MOMENT_ITERATIONS} iterations: give more text, or set n_states lower or kappa higher"
