@@ -162,7 +162,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     wanted = canonical(distribution or "")
     matching = [record for record in claims if wanted in ("", record.key[2])]
     if len(matching) != 1:
-        raise _explain_claims(kind, name, distribution, claims, matching)
+        raise _explain_claims(kind, name, distribution, matching or claims)
     claim = matching[0]
     outcomes = _outcomes
     # The lock is not held while loading: an import that itself asks the registry would deadlock with that of another
@@ -178,35 +178,30 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
 
 
 def _explain_claims(
-    kind: str,
-    name: str,
-    distribution: str | None,
-    claims: list[PluginRecord],
-    matching: list[PluginRecord],
+    kind: str, name: str, distribution: str | None, claims: list[PluginRecord]
 ) -> PluginError:
-    """Return the error for a name with these claims, of which none or several are ``matching`` the distribution."""
-    if matching:
-        matching.sort(key=lambda record: (record.distribution, record.target))
-        owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
-        advice = f"choose one, as in {name}@{matching[0].distribution}, or uninstall one"
-        if matching[0].key == matching[-1].key:
-            advice = f"{matching[0].distribution} must give each a name of its own"
-        return PluginError(f"{name!r} under tacenda.{kind} is claimed by {owners}: {advice}")
-    if claims:
+    """Return the error for a name that is claimed several times, only by other distributions, or not at all."""
+    if distribution and claims and claims[0].key[2] != canonical(distribution):
         owners = ", ".join(sorted({record.distribution for record in claims}))
         return PluginError(
             f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
         )
+    if claims:
+        claims.sort(key=lambda record: (record.distribution, record.target))
+        owners = " and ".join(f"{each.distribution} ({each.target})" for each in claims)
+        first, last = claims[0], claims[-1]
+        advice = f"choose one, as in {name}@{first.distribution}, or uninstall one"
+        if first.key == last.key:
+            advice = f"{first.distribution} must give each a name of its own"
+        return PluginError(f"{name!r} under tacenda.{kind} is claimed by {owners}: {advice}")
     names = sorted({record.name for record in available(kind)})
     listed = f"installed are {', '.join(names)}" if names else say_none(kind)
     source = f" of {distribution}" if distribution else ""
     close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    if _installed and (torn := _installed.torn):
-        hint += f"; the entry points of {', '.join(torn)} cannot all be read"
-    if _installed:  # such as the group of this very plugin, misspelled
-        hint += "".join(f"; {text}" for text in _installed.unread)
-    return PluginError(f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}")
+    hints = [f"did you mean {close[0]!r}?"] if close else []
+    hints += faults()  # such as the group of this very plugin, misspelled
+    rest = "; ".join([listed, *hints])
+    return PluginError(f"there is no plugin {name!r}{source} under tacenda.{kind}: {rest}")
 
 
 def make(
