@@ -33,7 +33,7 @@ from tacenda_lm.sequences import Ids
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
 # makes a pass over some words, and returns how many moved
-_Move: TypeAlias = Callable[[_Ints], int]
+_Pass: TypeAlias = Callable[[_Ints], int]
 _FAST = {"contract", "reassoc"}
 _WORDS_AT_ONCE = 4096  # whose neighbors are in memory at a time
 _MIN_MOVED = 1e-3  # share of the words; if fewer move in a pass, it is the last
@@ -71,19 +71,19 @@ def word_classes(
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[pairs.counts[order] > 0]
     start = _start_predictive if method == "predictive" else _start_bigram
-    move = start(pairs, classes, n_classes)
+    make_pass = start(pairs, classes, n_classes)
     for _ in track(range(passes), "word classes", unit="pass"):
         moved = 0
         for begin in range(0, len(order), _WORDS_AT_ONCE):
-            moved += move(order[begin : begin + _WORDS_AT_ONCE])
+            moved += make_pass(order[begin : begin + _WORDS_AT_ONCE])
             pairs.forget()
         if moved <= _MIN_MOVED * len(order):
             break
     return classes.astype(np.int32)
 
 
-def _start_bigram(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
-    """Return a function that moves words to better ``classes``, in place, for the likelihood of class bigrams."""
+def _start_bigram(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Pass:
+    """Return the pass that moves words to better ``classes``, in place, for the likelihood of class bigrams."""
     counts = pairs.counts.astype(np.float64)
     own, N = np.zeros(len(counts)), np.zeros((n_classes, n_classes))
     for first, second, n in pairs.blocks():
@@ -97,8 +97,8 @@ def _start_bigram(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
     return lambda order: int(_bigram_pass(order, words, classes, sizes, tables, mass))
 
 
-def _start_predictive(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Move:
-    """Return a function that moves words to better ``classes``, in place, for the product p(c' | w) p(w' | c')."""
+def _start_predictive(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Pass:
+    """Return the pass that moves words to better ``classes``, in place, for the product p(c' | w) p(w' | c')."""
     counts = pairs.counts.astype(np.float64)
     N = np.zeros((len(counts), n_classes))
     for first, second, n in pairs.blocks():
@@ -121,22 +121,22 @@ def _merge(ids: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray
 
 
 @njit(fastmath=_FAST)
-def _entropy(n):  # type: ignore[no-untyped-def]
+def _g(n):  # type: ignore[no-untyped-def]
     return n * math.log(n) if n > 0 else 0.0
 
 
 @njit(fastmath=_FAST)
-def _count_by_class(neighbors, counts, begin, end, word, classes, sums):  # type: ignore[no-untyped-def]
-    """Count the neighbors of a word, except itself, by their class."""
+def _count_by_class(near, word, classes, sums):  # type: ignore[no-untyped-def]
+    """Count the neighbors of a word on one side, except itself, by their class."""
     sums[:] = 0
-    for place in range(begin, end):
-        if neighbors[place] != word:
-            sums[classes[neighbors[place]]] += counts[place]
+    for place in range(near.borders[word], near.borders[word + 1]):
+        if near.words[place] != word:
+            sums[classes[near.words[place]]] += near.counts[place]
 
 
 @njit(fastmath=_FAST)
 def _add_gains(near, N, G, score):  # type: ignore[no-untyped-def]
-    """Add to score[q] sum_c g(N[c, q] + near[c]) - g(N[c, q]), with g(n) = n log n and G = g(N)."""
+    """Add to score[q] sum_c g(N[c, q] + near[c]) - g(N[c, q]), with G = g(N)."""
     M = len(score)
     for c in range(M):
         x = near[c]
@@ -153,33 +153,53 @@ def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
         if near[c] > 0 and c != q:
             N[c, q] += sign * near[c]
             NT[q, c] = N[c, q]
-            G[c, q] = _entropy(N[c, q])
+            G[c, q] = _g(N[c, q])
             GT[q, c] = G[c, q]
 
 
 @njit(fastmath=_FAST)
-def _move(q, sign, left, right, own, count, pairs, mass):  # type: ignore[no-untyped-def]
+def _put(q, sign, left, right, own, count, tables, mass):  # type: ignore[no-untyped-def]
     """Put a word into class q (sign 1), or take it out (sign -1)."""
-    N, G, NT, GT = pairs
+    N, G, NT, GT = tables
     _shift(left, N, G, NT, GT, q, sign)
     _shift(right, NT, GT, N, G, q, sign)
     N[q, q] += sign * (left[q] + right[q] + own)
     NT[q, q] = N[q, q]
-    G[q, q] = _entropy(N[q, q])
+    G[q, q] = _g(N[q, q])
     GT[q, q] = G[q, q]
     mass[q] += sign * count
 
 
 @njit(fastmath=_FAST)
-def _bigram_pass(order, words, classes, sizes, pairs, mass):  # type: ignore[no-untyped-def]
+def _choose(score, home):  # type: ignore[no-untyped-def]
+    """Return the class of the highest score; class 0 is closed, and a word stays unless it gains."""
+    best = home
+    for q in range(1, len(score)):
+        if score[q] > score[best] + 1e-9:
+            best = q
+    return best
+
+
+@njit
+def _assign(word, best, classes, sizes):  # type: ignore[no-untyped-def]
+    """Assign a word to a class; return whether that was another one."""
+    home = classes[word]
+    sizes[home] -= 1
+    sizes[best] += 1
+    classes[word] = best
+    return best != home
+
+
+@njit(fastmath=_FAST)
+def _bigram_pass(order, words, classes, sizes, tables, mass):  # type: ignore[no-untyped-def]
     """Make one pass over the words, and return how many moved.
 
     ``words`` are the `Neighbors` before and after each word, the counts of words next to themselves, and the counts of
-    words. ``pairs`` are N (M, M), the counts of pairs of classes, its terms n log n, and the transposes of both;
-    ``mass`` (M,) are the tokens of each class. ``pairs`` and ``mass`` are updated.
+    words. ``tables`` are N (M, M), the counts of pairs of classes, its terms g(N), and the transposes of both;
+    ``mass`` (M,) are the tokens of each class. ``tables`` and ``mass`` are updated.
     """
     before, after, own, counts = words
-    N, G, NT, GT = pairs
+    N, G, NT, GT = tables
     M = len(mass)
     left, right, score = np.empty(M), np.empty(M), np.empty(M)
     moved = 0
@@ -187,34 +207,23 @@ def _bigram_pass(order, words, classes, sizes, pairs, mass):  # type: ignore[no-
         home = classes[word]
         if sizes[home] == 1:
             continue
-        _count_by_class(
-            before[1], before[2], before[0][word], before[0][word + 1], word, classes, left
-        )
-        _count_by_class(
-            after[1], after[2], after[0][word], after[0][word + 1], word, classes, right
-        )
+        _count_by_class(before, word, classes, left)
+        _count_by_class(after, word, classes, right)
         # take the word out, and score what every class would gain by it
-        _move(home, -1.0, left, right, own[word], counts[word], pairs, mass)
+        _put(home, -1.0, left, right, own[word], counts[word], tables, mass)
         score[:] = 0
         _add_gains(left, N, G, score)
         _add_gains(right, NT, GT, score)
-        best = home
         for q in range(M):
             # left and right share the class's own cell, but were counted as if they were in two
             for near in (left[q], right[q]):
                 if near > 0:
-                    score[q] -= _entropy(N[q, q] + near) - G[q, q]
-            score[q] += _entropy(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
-            score[q] -= 2 * (_entropy(mass[q] + counts[word]) - _entropy(mass[q]))
-        for q in range(1, M):  # class 0 is closed
-            if score[q] > score[best] + 1e-9:
-                best = q
-        _move(best, 1.0, left, right, own[word], counts[word], pairs, mass)
-        if best != home:
-            sizes[home] -= 1
-            sizes[best] += 1
-            classes[word] = best
-            moved += 1
+                    score[q] -= _g(N[q, q] + near) - G[q, q]
+            score[q] += _g(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
+            score[q] -= 2 * (_g(mass[q] + counts[word]) - _g(mass[q]))
+        best = _choose(score, home)
+        _put(best, 1.0, left, right, own[word], counts[word], tables, mass)
+        moved += _assign(word, best, classes, sizes)
     return moved
 
 
@@ -231,30 +240,24 @@ def _predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: i
         home, n = classes[word], counts[word]
         if sizes[home] == 1:  # no class may become empty
             continue
-        begin, end = before[0][word], before[0][word + 1]
+        begin, end = before.borders[word], before.borders[word + 1]
         # the word is taken out of the rows of the words before it, and every class is scored with it
         score[:] = 0
         mass[home] -= n
         for place in range(begin, end):
-            row, x = N[before[1][place]], before[2][place]
+            row, x = N[before.words[place]], before.counts[place]
             row[home] -= x
+            # most cells are 0, with the same term; the others are positive, which `_g` would test again
             for q in range(M):
                 if row[q] > 0:
                     score[q] += (row[q] + x) * math.log(row[q] + x) - row[q] * math.log(row[q])
                 else:
-                    score[q] += _entropy(x)
-        best = home
+                    score[q] += _g(x)
         for q in range(M):
-            score[q] -= _entropy(mass[q] + n) - _entropy(mass[q])
-        for q in range(1, M):  # class 0 is closed
-            if score[q] > score[best] + 1e-9:
-                best = q
+            score[q] -= _g(mass[q] + n) - _g(mass[q])
+        best = _choose(score, home)
         mass[best] += n
         for place in range(begin, end):
-            N[before[1][place], best] += before[2][place]
-        if best != home:
-            sizes[home] -= 1
-            sizes[best] += 1
-            classes[word] = best
-            moved += 1
+            N[before.words[place], best] += before.counts[place]
+        moved += _assign(word, best, classes, sizes)
     return moved
