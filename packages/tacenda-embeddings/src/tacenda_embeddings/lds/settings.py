@@ -76,8 +76,8 @@ class LDSSettings(Settings):
     )
     kappa: float | None = option(
         None,
-        """pseudo-counts added to every word type; None takes 0.3 tokens per type and average count. The
-        paper has 1000, for 10^9 tokens and 200k types""",
+        """pseudo-counts added to every word type; None takes 0.3 times the average count of a type.
+        The paper has 1000, for 10^9 tokens and 200k types""",
         at_least=0,
     )
     subspace_iterations: int = option(

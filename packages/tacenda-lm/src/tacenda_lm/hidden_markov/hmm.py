@@ -58,18 +58,18 @@ class HMM(HiddenMarkov):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
-        trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
+        trainer = BaumWelch(self.settings, len(corpus.vocabulary), text, held_out)
         source = Sweeps(fingerprint_arrays(text))
         history = train(trainer, source, fitting, 1.0)
-        tables = trainer.tables
-        matrix = np.ascontiguousarray(tables.transitions.T)
-        self.learned = Whole(tables.emissions, tables.starts, matrix)
+        found = trainer.learned
+        matrix = np.ascontiguousarray(found.transitions.T)
+        self.learned = Whole(found.emissions, found.starts, matrix)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
 
-class Expected(Arrays):
-    """The probabilities that one pass over the text estimates."""
+class Parameters(Arrays):
+    """The probabilities of the model under training."""
 
     transitions: Probabilities[Array, "states states"]  # p(j | i), [i, j]
     emissions: Probabilities[Array, "types states", over(0)]  # p(word | i)
@@ -82,23 +82,23 @@ class BaumWelch(TextTrainer):
     (Baum and Welch; Rabiner 1989, section III.C.) The perplexity of ``valid`` is the criterion.
     """
 
+    learned: Parameters
+
     def __init__(
         self,
         settings: HMMSettings,
         n_types: int,
-        ids: Ids,
-        offsets: Offsets,
+        text: tuple[Ids, Offsets],
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
-        self.settings, self.valid = settings, valid
-        self.ids, self.offsets = self.text = ids, offsets
+        self.settings, self.text, self.valid = settings, text, valid
         rng, Z = np.random.default_rng(settings.seed), settings.n_states
 
         def draw(shape: tuple[int, ...], frequencies: Any) -> _Floats:
             return _normalize(frequencies * np.exp(_INITIAL_SPREAD * rng.standard_normal(shape)))
 
-        counts = np.bincount(ids, minlength=n_types) + 0.1  # EM keeps probabilities of zero at zero
-        self.learned = self.tables = Expected(
+        counts = np.bincount(text[0], minlength=n_types) + 0.1  # EM keeps zeros at zero
+        self.learned = Parameters(
             transitions=draw((Z, Z), 1.0),
             emissions=np.ascontiguousarray(draw((Z, n_types), counts).T),
             starts=draw((1, Z), 1.0),
@@ -106,10 +106,8 @@ class BaumWelch(TextTrainer):
 
     def _model(self) -> FeatureModel:
         """Return the model in features: x_i = p(. | i) is a row of the transitions, y_j is the jth unit vector."""
-        tables, unit_vectors = self.tables, np.eye(self.settings.n_states, dtype=np.float32)
-        return FeatureModel(
-            tables.transitions[None], unit_vectors[None], tables.emissions, tables.starts
-        )
+        p, unit_vectors = self.learned, np.eye(self.settings.n_states, dtype=np.float32)
+        return FeatureModel(p.transitions[None], unit_vectors[None], p.emissions, p.starts)
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
         """Yield batches of sentences of similar lengths: a batch is padded to its longest sentence."""
@@ -122,8 +120,8 @@ class BaumWelch(TextTrainer):
         """Sum expected counts over the whole text (E), and set the probabilities to their shares (M)."""
         model = self._model()
         total = 0.0
-        transitions, emissions, starts = (np.zeros(table.shape) for _, table in self.tables.items())
-        for observed in self._batches(self.ids, self.offsets):
+        transitions, emissions, starts = (np.zeros(p.shape) for _, p in self.learned.items())
+        for observed in self._batches(*self.text):
             passed = hmm_features(model, observed)
             total += float(passed.log_probs.sum())
             counts = hmm_features_backward(model, observed, passed)
@@ -132,10 +130,10 @@ class BaumWelch(TextTrainer):
             emissions += counts.emissions
             starts += counts.starts
         Z, V = self.settings.n_states, len(emissions)
-        self.tables.transitions[:] = _normalize(transitions + _SMOOTHING / Z)
-        self.tables.emissions[:] = _normalize(emissions.T + _SMOOTHING / V).T
-        self.tables.starts[:] = _normalize(starts + _SMOOTHING / Z)
-        return StepResult(-total, len(self.ids))
+        self.learned.transitions[:] = _normalize(transitions + _SMOOTHING / Z)
+        self.learned.emissions[:] = _normalize(emissions.T + _SMOOTHING / V).T
+        self.learned.starts[:] = _normalize(starts + _SMOOTHING / Z)
+        return StepResult(-total, len(self.text[0]))
 
     def evaluate(self) -> float | None:
         """Return the perplexity of the held-out text."""
@@ -148,8 +146,8 @@ class BaumWelch(TextTrainer):
 
     def load_state(self, state: State) -> None:
         """Restore a `state`. Raises ArtifactError unless its arrays are distributions of the right shapes."""
-        types, states = self.tables.emissions.shape
-        Expected.from_arrays(state, types=types, states=states)
+        types, states = self.learned.emissions.shape
+        Parameters.from_arrays(state, types=types, states=states)
         super().load_state(state)
 
 
