@@ -254,6 +254,14 @@ class Estranged(Toy):
         return [array if home else array + 1 for array in super().transform(sentences)]
 
 
+class Sparing(Toy):
+    """Gives one array less in a forked process."""
+
+    def transform(self, sentences):
+        home = os.getpid() == self.__dict__.setdefault("owner", os.getpid())
+        return super().transform(sentences)[: None if home else -1]
+
+
 UNSOUND = {
     "fewer columns": (giving(lambda arrays: [array[:, :3] for array in arrays]), "shape"),
     "doubles": (giving(lambda arrays: [array.astype(float) for array in arrays]), "float64, not"),
@@ -277,6 +285,7 @@ UNSOUND = {
     "locked": (Locked, "it hangs"),
     "fragile": (Fragile, "died with exit code -9"),
     "estranged": (Estranged, "in a fork"),
+    "sparing": (Sparing, r"in a fork: \d+ arrays, not \d+"),
     "once only": (OnceOnly, "does not forget the first text"),
     "sociable": (Sociable, "depend on other sentences"),
     "greedy": (Greedy, "has no len"),

@@ -80,10 +80,10 @@ def check_embedder(
     model = check_estimator(
         make_model, corpus, apply, atol=atol, may_hold_nan=may_hold_nan, fork_seconds=fork_seconds
     )
-    _check_close(apply(model), expected, atol, "fitting is not deterministic")
+    assert_equal(apply(model), expected, "fitting is not deterministic", atol)
     other = Corpus.from_sentences(sample_sentences(seed=1))
     again = make_model().fit(other).fit(corpus)
-    _check_close(apply(again), expected, atol, "fitting again does not forget the first text")
+    assert_equal(apply(again), expected, "fitting again does not forget the first text", atol)
     _check_transform(model, sentences, atol)
     for sentence in ("hello world", ["a", 1], ["a", None], [b"a"], ["a", ["b"]]):
         act = partial(model.transform, [["a"], sentence])
@@ -138,7 +138,7 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     order = np.random.default_rng(0).integers(0, len(texts), 3_000).tolist()
     together = model.transform([texts[i] for i in order])
     fault = "the vectors of a sentence depend on other sentences"
-    _check_close(together, [separate[i] for i in order], atol, fault)
+    assert_equal(together, [separate[i] for i in order], fault, atol)
 
 
 def _check_well_formed(model: Any, sentences: Sentences) -> None:
@@ -151,9 +151,3 @@ def _check_well_formed(model: Any, sentences: Sentences) -> None:
         assert array.shape == (len(sentence), model.width), f"shape {array.shape}"
         assert array.flags.c_contiguous, "the vectors are not C-contiguous"
         assert np.isfinite(array).all(), "a vector is not finite"
-
-
-def _check_close(arrays: Any, expected: Any, atol: float, fault: str) -> None:
-    """Check that arrays differ by at most ``atol``."""
-    for array, other in zip(arrays, expected, strict=True):
-        np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg=fault)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from tacenda import Corpus, kernels
 from tacenda.artifact import Artifact, read, write
 from tacenda.corpus import pair_counts as counting
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    CorpusError,
+    DataError,
+    KernelError,
+)
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
@@ -242,6 +248,17 @@ def test_counts_that_do_not_fit_together_are_not_added():
         a + LaggedCounts.from_corpus(Text([0, 1, 2], 3), 3)
     with pytest.raises(TypeError):
         a + 1
+    many = [lag._replace(data=lag.data * np.int32(2**31 - 1)) for lag in a.lags]
+    with pytest.raises(KernelError, match="exceeds int32: scale the counts"):
+        LaggedCounts(a.vocabulary, many, a.unigram) + a
+
+
+def test_a_lag_is_a_number_from_one_to_how_many_were_counted(old_and_new):
+    counts = old_and_new[0]
+    np.testing.assert_array_equal(counts.matrix(2.0).toarray(), counts.matrix(2).toarray())
+    for k in (0, -1, 3, 1.5, np.nan, "1", None):
+        with pytest.raises(ConfigurationError, match="lags 1 to 2 were counted"):
+            counts.matrix(k)
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 30])

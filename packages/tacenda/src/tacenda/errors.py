@@ -118,7 +118,7 @@ def check_whole(
 def importing(
     need: str, install: str, advice: str = "", error: type[TacendaError] = ConfigurationError
 ) -> Iterator[None]:
-    """Raise ``error`` if a package cannot be imported here: who ``need`` it, and what to ``install``."""
+    """Raise ``error`` if an import in the block fails; ``need`` is a clause such as "a cluster needs Dask"."""
     try:
         yield
     except ImportError as cause:
@@ -130,7 +130,7 @@ def is_of_compiler(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("numba", "llvmlite")
 
 
-def describe(error: BaseException | None) -> str:
+def describe(error: BaseException) -> str:
     """Return an exception in one line: the message of a TacendaError, type and message of any other."""
     try:
         text = " ".join(str(error).split())

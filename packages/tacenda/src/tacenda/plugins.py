@@ -168,7 +168,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     # The lock is not held while loading: an import that itself asks the registry would deadlock with that of another
     # thread. Loading twice is harmless; the result of whichever finishes first is kept.
     record, value = outcomes.get(claim) or outcomes.setdefault(claim, _load(claim))
-    if record.status == "loaded":
+    if record.cause is None:
         return value
     who = f"the plugin {name!r} ({kind}) of {record.distribution} {record.version}".rstrip()
     why = describe(record.cause)

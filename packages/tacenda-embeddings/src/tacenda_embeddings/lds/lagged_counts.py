@@ -173,14 +173,15 @@ class LaggedCounts(Estimator):
         """Return N_k, k = 1 .. n_lags, as a (vocabulary, vocabulary) array that shares its memory."""
         if k not in range(1, self.n_lags + 1):
             raise ConfigurationError(f"there is no lag {k}: lags 1 to {self.n_lags} were counted")
-        indptr, indices, data = self.lags[k - 1]
+        indptr, indices, data = self.lags[int(k) - 1]
         size = len(self.vocabulary)
         return scipy.sparse.csr_array((data, indices, indptr), shape=(size, size))
 
     def __add__(self, other: LaggedCounts) -> LaggedCounts:
         """Return the sum of the counts of two streams, each of them circular.
 
-        Raises ConfigurationError if the numbers of lags or the tokenizers differ, CorpusError if the vocabularies do.
+        Raises ConfigurationError if the numbers of lags or the tokenizers differ, CorpusError if the vocabularies do,
+        and KernelError if a sum exceeds int32: scale the counts first.
         """
         if not isinstance(other, LaggedCounts):
             return NotImplemented

@@ -35,8 +35,8 @@ class SparseMoments:
     kappa
         Pseudo-counts added to every word type.
     scale, mean
-        The diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,) on the host. Without ``whiten`` W is
-        the identity, for the ablation of the paper's section 4.3.
+        The diagonal of W = diag(mu~^{-1/2}) and m = W mu~ = mu~^{1/2}, both (vocabulary,) on the host. Without
+        ``whiten``, for the ablation of the paper's section 4.3, W is the identity, and so m is mu~.
     """
 
     def __init__(

@@ -85,8 +85,7 @@ def check_estimator(
         _check_threads(model, apply)
         if "fork" in multiprocessing.get_all_start_methods():
             found = in_forked_process(partial(apply, model), fork_seconds)
-            for array, other in zip(found, apply(model), strict=True):
-                np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg="in a fork")
+            assert_equal(found, apply(model), "in a fork", atol)
         with tempfile.TemporaryDirectory() as folder:
             _check_saving(model, apply, Path(folder))
         _check_damage(model, may_hold_nan)
@@ -212,10 +211,15 @@ def _check_damage(model: Any, may_hold_nan: Container[str]) -> None:
             assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
 
 
-def assert_equal(found: Any, expected: Any, fault: str) -> None:
-    """Compare lists of arrays bit for bit."""
+def assert_equal(found: Any, expected: Any, fault: str, atol: float = 0.0) -> None:
+    """Compare lists of arrays, which may differ by ``atol``; bit for bit if it is zero."""
+    found, expected = list(found), list(expected)
+    assert len(found) == len(expected), f"{fault}: {len(found)} arrays, not {len(expected)}"
     for array, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(array, other, err_msg=fault)
+        if atol:
+            np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg=fault)
+        else:
+            np.testing.assert_array_equal(array, other, err_msg=fault)
 
 
 def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:

@@ -306,11 +306,10 @@ def _filter(
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
             state = _multiply(block, state, k, TILES, ROWS, K)
         state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
-        # Scale to a sum of one; after a token of probability zero the state is zero.
+        # Scale to a sum of one; after a token of probability zero the state is zero. The reciprocal of a subnormal
+        # total would overflow.
         total = tl.sum(state, 0)
-        state = state / tl.where(
-            total != 0, total, 1.0
-        )  # 1 / total would overflow if total is subnormal
+        state = state / tl.where(total != 0, total, 1.0)
         tl.store(a + t * k + i, state, inside)
         tl.store(c + t, total)
 
