@@ -1,4 +1,21 @@
-"""Operations on sequences, of linear dynamical systems, on the CPU."""
+"""Operations on sequences, of linear dynamical systems, on the CPU: lagged counts, and the recurrences of states.
+
+Lagged counts, on one core: gather, accumulate densely, emit in order, one row after another. The positions of every
+word are sorted once, for all lags (a counting sort). For row i the words that precede its positions are gathered, all
+lags from the same cache line. Each lag then adds them into one dense accumulator of the vocabulary's length, which
+stays in the L2 cache, and marks them in a bitmap of two levels; reading the bitmap back yields the columns in ascending
+order, so no column is ever sorted. Very frequent words skip the bitmap and read the whole accumulator. Merging is the
+same accumulator fed from the parts instead of from the text.
+
+The linear recurrence: one matrix product for each step of a batch of sequences. Sequences are sorted by length and run
+in batches of `BATCH`. Step t multiplies the states of those that still run, so nothing is padded and the states of a
+step stay in the second-level cache. Where only a few long sequences are left, a step would be no more than a
+matrix-vector product. Those are cut into chunks that run side by side from a zero state; then the states at their ends
+are corrected one after another with a power of F, and a second run without input adds what each chunk inherits: twice
+the flops at many times the rate. Arithmetic is BLAS and IEEE; NaN and infinity propagate within their sequence.
+
+The modal scan: one pass over memory, vectorized across states.
+"""
 
 from typing import Any, NamedTuple
 
@@ -13,18 +30,8 @@ from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.sequences import Counts, Scan
 
-# -- lagged counts ----------------------------------------------------------------------------------
-#
-# Lagged counts on one core: gather, accumulate densely, emit in order, one row after another.
-#
-# The positions of every word are sorted once, for all lags (a counting sort). For row i the words
-# that precede its positions are gathered, all lags from the same cache line. Each lag then adds them
-# into one dense accumulator of the vocabulary's length, which stays in the L2 cache, and marks them
-# in a bitmap of two levels; reading the bitmap back yields the columns in ascending order, so no
-# column is ever sorted. Very frequent words skip the bitmap and read the whole accumulator.
-#
-# Merging is the same accumulator fed from the parts instead of from the text.
-
+_Array = NDArray[Any]
+_Int = NDArray[np.int64]
 
 _GATHERED = 8192  # positions gathered at once: 7 lags of them fill a quarter of a 1 MB L2 cache
 _DENSE = 4  # a row with over vocabulary / 4 pairs reads the whole accumulator
@@ -32,6 +39,17 @@ _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 _SIX = np.uint64(6)  # words of 64 bits
 _MASK = np.uint64(63)
+BATCH = 256
+"""Sequences in one batch: enough for BLAS, few enough for the second-level cache."""
+#: With fewer sequences than this, a step costs more than the second run of the chunked form.
+_FEW_SEQUENCES = 8
+LONG = 1024
+"""Steps with few sequences that are worth the chunked form."""
+#: The row of a token is prefetched so many tokens earlier: about the time that memory takes.
+_TOKENS_AHEAD = 3
+
+
+# -- lagged counts ----------------------------------------------------------------------------------
 
 
 def lagged_counts(stream, n_lags, vocabulary, n_history):
@@ -246,26 +264,6 @@ def _emit_all(accumulator, indices, data, k, start):
 
 
 # -- linear recurrence ------------------------------------------------------------------------------
-#
-# The linear recurrence on the CPU: one matrix product for each step of a batch of sequences.
-#
-# Sequences are sorted by length and run in batches of `BATCH`. Step t multiplies the states of those that still run, so
-# nothing is padded and the states of a step stay in the second-level cache. Where only a few long sequences are left, a
-# step would be no more than a matrix-vector product. Those are cut into chunks that run side by side from a zero state;
-# then the states at their ends are corrected one after another with a power of F, and a second run without input adds
-# what each chunk inherits: twice the flops at many times the rate.
-#
-# Arithmetic is BLAS and IEEE; NaN and infinity propagate within their sequence.
-
-
-_Array = NDArray[Any]
-_Int = NDArray[np.int64]
-BATCH = 256
-"""Sequences in one batch: enough for BLAS, few enough for the second-level cache."""
-#: With fewer sequences than this, a step costs more than the second run of the chunked form.
-_FEW_SEQUENCES = 8
-LONG = 1024
-"""Steps with few sequences that are worth the chunked form."""
 
 
 class _Runs(NamedTuple):
@@ -377,12 +375,6 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
 
 
 # -- modal scan -------------------------------------------------------------------------------------
-#
-# The modal recurrence on the CPU: one pass over memory, vectorized across states.
-
-
-#: The row of a token is prefetched so many tokens earlier: about the time that memory takes.
-_TOKENS_AHEAD = 3
 
 
 def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
