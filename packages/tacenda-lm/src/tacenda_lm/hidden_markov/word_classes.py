@@ -171,23 +171,16 @@ def _put(q, sign, left, right, own, count, tables, mass):  # type: ignore[no-unt
 
 
 @njit(fastmath=_FAST)
-def _choose(score, home):  # type: ignore[no-untyped-def]
-    """Return the class of the highest score; class 0 is closed, and a word stays unless it gains."""
-    best = home
-    for q in range(1, len(score)):
+def _assign(word, score, classes, sizes):  # type: ignore[no-untyped-def]
+    """Assign a word to the class of the highest score, its own unless another gains, and return that class."""
+    home = best = classes[word]
+    for q in range(1, len(score)):  # class 0 is closed
         if score[q] > score[best] + 1e-9:
             best = q
-    return best
-
-
-@njit
-def _assign(word, best, classes, sizes):  # type: ignore[no-untyped-def]
-    """Assign a word to a class; return whether that was another one."""
-    home = classes[word]
     sizes[home] -= 1
     sizes[best] += 1
     classes[word] = best
-    return best != home
+    return best
 
 
 @njit(fastmath=_FAST)
@@ -221,9 +214,9 @@ def _bigram_pass(order, words, classes, sizes, tables, mass):  # type: ignore[no
                     score[q] -= _g(N[q, q] + near) - G[q, q]
             score[q] += _g(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
             score[q] -= 2 * (_g(mass[q] + counts[word]) - _g(mass[q]))
-        best = _choose(score, home)
+        best = _assign(word, score, classes, sizes)
         _put(best, 1.0, left, right, own[word], counts[word], tables, mass)
-        moved += _assign(word, best, classes, sizes)
+        moved += best != home
     return moved
 
 
@@ -255,9 +248,9 @@ def _predictive_pass(order, before, counts, classes, sizes, N, mass):  # type: i
                     score[q] += _g(x)
         for q in range(M):
             score[q] -= _g(mass[q] + n) - _g(mass[q])
-        best = _choose(score, home)
+        best = _assign(word, score, classes, sizes)
         mass[best] += n
         for place in range(begin, end):
             N[before.words[place], best] += before.counts[place]
-        moved += _assign(word, best, classes, sizes)
+        moved += best != home
     return moved
