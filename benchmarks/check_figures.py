@@ -104,7 +104,7 @@ CHECKS = (
           "test 250"),
     Check("embeddings-peers-more", 'embeddings.peers --tables embeddings-peers-more --tasks wnut17 --sizes 250 '
           '--seeds 0 --only "hash + SumEmbed, CNN4"', "test 250"),
-    Check("embeddings-raw-text", "embeddings.raw_text --millions 1", "dev,test", "tokens,row"),
+    Check("embeddings-raw-text", "embeddings.raw_text --millions 1 --only recommended", "dev,test", "tokens,row"),
     Check("varembed-sum-embed", "varembed.sum_embed --tokens 1.5 --seeds 0", "RW all,WS353 all,QVEC-CCA,tags"),
     Check("embeddings-languages-1000", 'embeddings.languages --tables embeddings-languages-1000 --tasks german '
           '--seeds 2 --only recommended', "test 1000,tokens", "task,row"),
