@@ -8,7 +8,6 @@ import pytest
 
 from tacenda import plugins
 from tacenda.errors import ConfigurationError
-from tacenda.settings import Settings
 
 
 def declared():
@@ -20,8 +19,8 @@ def declared():
                 continue
             settings = getattr(plugins.get(kind, record.name), "settings_class", None)
             for one in settings.options() if settings else []:
-                inner = isinstance(one.default, Settings) or one.name == "advanced"
-                found += [(settings, one.name, x) for x in one.kind.options()] if inner else []
+                inner = one.group.options() if one.group else []
+                found += [(settings, one.name, x) for x in inner]
                 found.append((settings, None, one))
     return [each for each in found if each[2].kind is not Any]
 
