@@ -52,8 +52,8 @@ def rows(options: Options) -> Iterator[Row]:
     """Count the outcomes of each part."""
     parts = options.chosen(PARTS)
     with tempfile.TemporaryDirectory() as folder:
-        anew = options.only and not options.as_it_is
-        log = Path(folder, "log") if anew else Path(options.log)
+        from_nothing = options.only and not options.as_it_is
+        log = Path(folder, "log") if from_nothing else Path(options.log)
         command = [sys.executable, str(HARNESS), "--log", str(log)]
         if not options.as_it_is:  # it fails where anything did
             subprocess.run([*command, *(["--only", *parts] if options.only else [])], check=False)

@@ -6,7 +6,7 @@
 
 Every model then resolves its device to the stand-in. What plain torch does is done by torch; what Triton does is done
 by the backend ``cpu``, over the same memory. So everything but the Triton kernels themselves is as on a device: what
-lies there, what is copied, which operations run. NumPy's functions refuse its tensors, as they refuse those of CUDA.
+lies there, what is copied, which operations run. NumPy's functions refuse its tensors, as they refuse tensors of CUDA.
 """
 
 from collections.abc import Callable, Iterator

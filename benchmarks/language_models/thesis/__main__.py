@@ -167,7 +167,7 @@ def trees(texts: Texts) -> Trials:
 
 
 def rows(study: str, texts: Texts, models: list[str]) -> Iterator[Row]:
-    """Yield the rows of a study, or of those of its models that are called so."""
+    """Yield the rows of a study, of all its models or of the named ones."""
     for name, measure in STUDIES[study](texts):
         if not models or name in models:
             yield from measure()

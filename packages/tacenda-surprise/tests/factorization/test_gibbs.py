@@ -205,7 +205,7 @@ def test_what_is_known_of_a_new_user_counts_by_the_root_of_how_much_it_is(foldin
     [(20_000, 2.5, 2.5), (20_000, 0.5, 0.5), (20_000, 0.0, 0.25), (10, 2.5, 1.0)],
 )
 def test_held_out_errors_tell_the_noise_that_adds_to_the_spread(n, true, expected):
-    """The factor on the noise is that of the draws, unless they are few or beyond the limits of the factor."""
+    """The factor on the noise is the one the draws were made with, unless they are few or it is beyond its limits."""
     rng = np.random.default_rng(0)
     spread, noises = np.full(n, 0.3), np.full(n, 0.7)
     errors = rng.standard_normal(n) * np.sqrt(spread + true * noises)

@@ -47,7 +47,8 @@ def average_categorizers(
     tok2vec
         Returns one array ``(n_tokens, width)`` for each document.
     linear_model
-        A bag of words, ``spacy.TextCatBOW.v3``. Its ``exclusive_classes`` is that of all three.
+        A bag of words that returns probabilities: ``spacy.TextCatBOW.v3`` with ``no_output_layer = false``. Whether its
+        classes exclude each other holds for all three.
     nO
         The number of classes; None takes it from the examples.
 
@@ -60,7 +61,7 @@ def average_categorizers(
     resizes = {"resize_output": _resize} if "resize_output" in linear_model.attrs else {}
 
     def classify() -> Layer:
-        # a new class has no probability until it is trained, as in spaCy's own
+        # as in spaCy's own, a new class that excludes others has no probability until it is trained
         fill = {"W": 0, "b": 0 if multi_label else NEG_VALUE}
         resize = partial(resize_linear_weighted, fill_defaults=fill)
         output = resizable(Linear(nO) if multi_label else Softmax(nO), resize)
