@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import freshness
+from tacenda import store
 
 
 def place() -> Path:
@@ -69,12 +70,21 @@ def folder(
     The folder, and the figures; ``seconds`` of the processor are among them, None of work that was interrupted.
     """
     here = place() / "work" / f"{name}-{digest(facts)}"
+    lock = here.with_name(f"{here.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    with store.locked(lock):  # another process that wants the same waits, and finds it kept
+        return here, _keep(here, facts, make, ours)
+
+
+def _keep(here: Path, facts: Any, make: Callable[[Path], Any], ours: bool) -> dict[str, Any]:
+    """Return the figures of kept work, made now unless it is there."""
     record = here / "made.json"
     if record.exists():
         known = json.loads(record.read_text(encoding="utf-8"))
         if not (ours and freshness.changed(known)):
             freshness.take(known)
-            return here, known["figures"]
+            return dict(known["figures"])
         shutil.rmtree(here)
     making = here.with_name(f"{here.name}-{whole()}")
     resumed = making.exists()
@@ -88,7 +98,7 @@ def folder(
     shutil.rmtree(here, ignore_errors=True)
     making.rename(here)
     write_json(record, {"figures": figures, "facts": facts, **(made_by if ours else {})})
-    return here, figures
+    return figures
 
 
 class Cells:

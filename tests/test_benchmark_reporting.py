@@ -6,6 +6,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -272,6 +273,23 @@ def test_work_that_was_interrupted_goes_on_and_states_no_seconds(results, code):
         "model", {}, lambda folder: {"there": (folder / "checkpoints").exists()}
     )
     assert figures == {"there": True, "seconds": None}
+
+
+def test_two_that_want_the_same_work_make_it_once(results, code):
+    made, found = [], []
+    second = Thread(target=lambda: found.append(kept.folder("model", {}, make)))
+
+    def make(folder):
+        made.append(folder)
+        if len(made) == 1:
+            second.start()
+            second.join(0.2)  # without a lock, it would make the work meanwhile
+        return {"figure": len(made)}
+
+    first = kept.folder("model", {}, make)
+    second.join()
+    assert found == [first]
+    assert len(made) == 1
 
 
 def test_cells_are_measured_once_and_again_when_our_code_has_changed(results, code):
