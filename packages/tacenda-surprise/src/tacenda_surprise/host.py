@@ -1,4 +1,4 @@
-"""What Surprise expects of its algorithms: random states, `Prediction` objects, and a printed line for every epoch."""
+"""The parts of Surprise that its algorithms share: random states, `Prediction` objects, and a line for every epoch."""
 
 from __future__ import annotations
 
