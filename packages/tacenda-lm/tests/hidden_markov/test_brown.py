@@ -188,10 +188,18 @@ def test_a_damaged_file_is_refused(write_file, line, said):
         BrownClusters.load(write_file("paths", f"10\tthe\t11\n{line}\n"))
 
 
-@pytest.mark.parametrize("count", [1.5, True, -1, "2"])
-def test_counts_are_whole_numbers(count):
-    with pytest.raises(DataError, match=f"the count of 'a' is {count!r}, and must be a whole"):
-        BrownClusters([("a", "0", count)])
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        *((("a", "0", n), f"count of 'a' is {n!r}, and must be a whole") for n in (1.5, True, -1, "2")),
+        (("a", 10, 1), "the path 10 of 'a' is no string of 0 and 1"),
+        ((float("nan"), "0", 1), "the word nan is not a string"),
+    ],
+)  # fmt: skip
+def test_rows_of_other_types_are_refused(row, said):
+    """Such as those of a table that another library read: digits as a number, and the word "nan" as one."""
+    with pytest.raises(DataError, match=said):
+        BrownClusters([row])
 
 
 def test_what_cannot_be_written_or_read_is_said(clusters, tmp_path):

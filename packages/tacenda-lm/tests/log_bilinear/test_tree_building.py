@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from tacenda.errors import ArtifactError, ConfigurationError, KernelError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, KernelError
 from tacenda.kernels.trees import Codes, Nodes, tree_softmax_distribution
 from tacenda_lm import Tree, build_tree
 from tacenda_lm.log_bilinear import tree_building
 
 RULES = ["random", "balanced", "adaptive", "noisy"]
+WRITTEN_OUT = Tree(Codes([0, 1, 2, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1]))
 
 
 def vectors(n, width=6, seed=0):
@@ -146,10 +147,15 @@ def test_the_seed_decides_and_nothing_else(rule):
     [
         {"rule": "huffman"},
         {"n_words": 0},
+        {"n_words": 9.0},
         {"copies": 0},
+        {"copies": 1.5},
+        {"seed": -1},
         {"overlap": 0.5},
         {"vectors": None},
         {"vectors": np.ones((3, 2))},
+        {"vectors": np.ones((9, 0))},
+        {"vectors": np.ones(9)},
         {"vectors": np.full((9, 2), np.nan)},
         {"weights": np.zeros(9)},
         {"weights": np.ones(8)},
@@ -164,15 +170,19 @@ def test_arguments_out_of_range_are_refused(wrong):
 
 
 def test_statistics_of_a_tree_written_out():
-    tree = Tree(Codes([0, 1, 2, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1]))
-    found = tree.statistics(np.array([8, 1, 1]))
+    found = WRITTEN_OUT.statistics(np.array([8, 1, 1]))
     assert found == (5 / 3, pytest.approx(1.2), 1.0, pytest.approx(1.2), 2, 2)
-    np.testing.assert_allclose(tree.biases(np.array([8, 1, 1])), [np.log(8.1 / 2.1), 0], 1e-6)
+    biases = WRITTEN_OUT.biases(np.array([8, 1, 1]))
+    np.testing.assert_allclose(biases, [np.log(8.1 / 2.1), 0], 1e-6)
+    # words that never occur all weigh the same
+    assert WRITTEN_OUT.statistics(np.zeros(3, int)) == WRITTEN_OUT.statistics(np.full(3, 7))
 
 
-def test_words_that_never_occur_all_weigh_the_same_in_statistics():
-    tree = Tree(Codes([0, 1, 2, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1]))
-    assert tree.statistics(np.zeros(3, int)) == tree.statistics(np.full(3, 7))
+@pytest.mark.parametrize("counts", [np.ones(2), np.ones((3, 1)), 5, [1, -1, 1], [1, np.nan, 1]])
+def test_counts_that_are_not_one_for_each_word_are_refused(counts):
+    for act in (WRITTEN_OUT.statistics, WRITTEN_OUT.biases):
+        with pytest.raises(DataError, match="give 3 counts of at least 0, one for each word"):
+            act(counts)
 
 
 def test_biases_make_it_the_unigram_model():

@@ -25,18 +25,20 @@ class BrownClusters:
     """Words at the leaves of a binary tree: words of one class share a bit string, similar classes share a prefix.
 
     ``rows`` are word, bit string and count of each word. The attributes ``paths``, the bit strings of words, and
-    ``counts``, how often each occurred, are read-only. Raises DataError if a word occurs twice, a path is no bit string
-    or begins with the bits of another class, or a count is negative or no whole number.
+    ``counts``, how often each occurred, are read-only. Raises DataError if a word is no string or occurs twice, a path
+    is no bit string or begins with the bits of another class, or a count is negative or no whole number.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
         paths: dict[str, str] = {}
         counts: dict[str, int] = {}
         for word, path, count in rows:
+            if not isinstance(word, str):
+                raise DataError(f"the word {word!r:.80} is not a string")
             if word in paths:
                 raise DataError(f"the word {word!r:.80} is in the clusters twice")
-            if set(path) - {"0", "1"}:
-                raise DataError(f"the path {path!r:.80} of {word!r:.80} must consist of 0 and 1")
+            if not isinstance(path, str) or set(path) - {"0", "1"}:
+                raise DataError(f"the path {path!r:.80} of {word!r:.80} is no string of 0 and 1")
             if not isinstance(count, Integral) or isinstance(count, bool) or count < 0:
                 raise DataError(
                     f"the count of {word!r:.80} is {count!r:.80}, and must be a whole number that is not negative"
@@ -135,7 +137,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
     ``n_classes`` is from 1 to the number of words that get one, or for a ``min_count`` below 1, and CorpusError for a
     text without tokens.
     """
-    # compiled: reading a file takes none of it
+    # imports numba, which reading a file does not need
     from tacenda_lm.hidden_markov.agglomeration import agglomerate
 
     for name, number in (("n_classes", n_classes), ("min_count", min_count)):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_whole
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
@@ -91,18 +91,17 @@ def build_tree(
         raise ConfigurationError(
             f"there is no tree {rule!r}; choose from {', '.join(get_args(Rule))}"
         )
-    if n_words < 1 or copies < 1 or not 0 <= overlap < 0.5:
-        raise ConfigurationError(
-            f"n_words is {n_words}, copies {copies} and overlap {overlap}: a tree needs at least one word and one "
-            "copy, and overlap from 0 to below 0.5"
-        )
+    for name, number, least in (("n_words", n_words, 1), ("copies", copies, 1), ("seed", seed, 0)):
+        check_whole(name, number, least)
+    if not 0 <= overlap < 0.5:
+        raise ConfigurationError(f"overlap is {overlap}; it must be from 0 to below 0.5")
     x = np.zeros((n_words, 1), np.float32)
     if rule != "random":
-        if vectors is None or np.shape(vectors)[:1] != (n_words,) or np.ndim(vectors) != 2:
+        x = np.ascontiguousarray(() if vectors is None else vectors, np.float32)
+        if x.ndim != 2 or len(x) != n_words or not x.size:
             raise ConfigurationError(
                 f"a tree by the rule {rule!r} needs vectors of the shape ({n_words}, width): one for each word"
             )
-        x = np.ascontiguousarray(vectors, np.float32)
         if not np.isfinite(x).all():
             raise ConfigurationError(
                 "the vectors of a tree must be finite: they contain NaN or infinity"

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Int8, Int32, Offsets
-from tacenda.errors import ArtifactError, KernelError
+from tacenda.errors import ArtifactError, DataError, KernelError
 from tacenda.kernels.trees import Codes
-from tacenda_lm.sequences import Integers
 
 #: How words are split into a tree; see `tree_building`.
 Rule = Literal["random", "balanced", "adaptive", "noisy"]
@@ -41,7 +40,8 @@ class Tree:
     """A binary tree whose leaves are words; a word may have several leaves.
 
     ``codes`` are the paths from the root to all leaves; inner nodes are numbered from 0 without gaps. Raises
-    KernelError unless the codes are all leaves of one tree.
+    KernelError unless the codes are all leaves of one tree. Methods take ``counts`` (words,), how often each word
+    occurs, and raise DataError unless there is one of at least 0 for each.
     """
 
     def __init__(self, codes: Codes) -> None:
@@ -53,13 +53,13 @@ class Tree:
         self.codes, self.n_words, self.n_nodes = codes, codes.n_words, codes.n_nodes
 
     def statistics(self, counts: npt.NDArray[Any]) -> Statistics:
-        """Return statistics of the tree for words that occur ``counts`` (words,) times; equally often if all are 0."""
+        """Return statistics of the tree for words of these counts; if all are 0, words count equally."""
         lengths = np.diff(self.codes.code_steps)
         n_codes = np.diff(self.codes.word_codes)
         steps = np.diff(self.codes.code_steps[self.codes.word_codes])
-        weights = np.asarray(counts, np.float64)
+        weights = self._check_counts(counts)
         if not weights.any():
-            weights = np.ones(len(counts))
+            weights = np.ones(self.n_words)
         weights = weights / weights.sum()
         return Statistics(
             mean_code_length=float((steps / n_codes).mean()),
@@ -70,20 +70,24 @@ class Tree:
             depth=int(lengths.max(initial=0)),
         )
 
-    def biases(self, counts: Integers) -> npt.NDArray[np.float32]:
+    def biases(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return the natural log odds of going left, float32 (nodes,), that alone give the unigram distribution.
 
-        ``counts`` (words,) say how often each word occurs; a word's count is divided evenly among its codes.
+        A word's count is divided evenly among its codes.
         """
         codes = self.codes
         n_codes = np.diff(codes.word_codes)
-        code_counts = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
+        code_counts = np.repeat(self._check_counts(counts) / n_codes, n_codes)
         step_counts = np.repeat(code_counts, np.diff(codes.code_steps))
         sides = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
-        left, right = (
-            np.bincount(sides, step_counts, 2 * self.n_nodes).reshape(-1, 2).T + _SMOOTHING
-        )
-        return np.asarray(np.log(left / right), np.float32)
+        turns = np.bincount(sides, step_counts, 2 * self.n_nodes).reshape(-1, 2) + _SMOOTHING
+        return np.asarray(np.log(turns[:, 0] / turns[:, 1]), np.float32)
+
+    def _check_counts(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        found = np.asarray(counts, np.float64)
+        if found.shape != (self.n_words,) or not (found >= 0).all():
+            raise DataError(f"give {self.n_words} counts of at least 0, one for each word")
+        return found
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the codes, for a saved model."""
