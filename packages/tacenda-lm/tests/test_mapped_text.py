@@ -7,7 +7,8 @@ import pytest
 
 from tacenda import Corpus
 from tacenda_lm import HLBL, VLHMM, sequences
-from tacenda_lm.hidden_markov.tables import Lexicon, Observed, pairs_of, text_of
+from tacenda_lm.hidden_markov.parameters import Lexicon
+from tacenda_lm.hidden_markov.tables import Observed, pairs_of, text_of
 from tacenda_lm.streams import Stream
 
 TEXT = "".join(

@@ -14,8 +14,9 @@ from tacenda_lm.hidden_markov import network as of_network
 from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.network import draw_network
+from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
-from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
+from tacenda_lm.hidden_markov.tables import BlockStore, Observed
 from tacenda_lm.hidden_markov.training import Trainer
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
@@ -68,7 +69,7 @@ def whole(model):
     M, k = tables.starts.shape
     A = np.zeros((M * k, M * k))
     for c in range(M):
-        blocks = tables.store.transitions.blocks(np.full(M, c), np.arange(M))
+        blocks = tables.learned.blocks(np.full(M, c), np.arange(M))
         A[c * k : (c + 1) * k] = blocks.transpose(2, 0, 1).reshape(k, M * k)
     O = np.zeros((M * k, len(lexicon.classes)))  # noqa: E741 - the paper's letter
     for word, c in enumerate(lexicon.classes):
@@ -276,18 +277,13 @@ def test_words_know_their_class(model):
             model.words_of(group)
 
 
-def test_small_stores_and_long_sentences_give_the_same_scores(model):
+def test_small_stores_and_long_sentences_give_the_same_scores(model, monkeypatch):
     ids = np.concatenate([model.vocabulary.encode(s) for s in text(60, 3)])
     offsets = np.array([0, 5, 5, len(ids)])
     expected = model.score_corpus(ids, offsets)
-    tables = model.tables
-    small = BlockStore(tables.store.transitions, 5, 4, size=3 * 64)
-    assert small.capacity == 3
-    tables.store, kept = small, tables.store
-    try:
-        np.testing.assert_allclose(model.score_corpus(ids, offsets), expected, atol=1e-5)
-    finally:
-        tables.store = kept
+    monkeypatch.setattr(model.tables, "store", BlockStore(model.learned, size=3 * 64))
+    assert model.tables.store.capacity == 3
+    np.testing.assert_allclose(model.score_corpus(ids, offsets), expected, atol=1e-5)
 
 
 def test_pieces_of_several_sentences_give_the_scores_of_the_whole(model, monkeypatch):
@@ -312,6 +308,13 @@ def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_ar
 
 
 # -- awkward texts and settings ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ids", [3, iter([1, 2]), [[1, 2]]], ids=str)
+def test_ids_that_are_no_row_are_refused(model, ids):
+    for score in (model.score_from, lambda _, ids: model.score_corpus(ids, np.array([0, 2]))):
+        with pytest.raises(DataError, match="ids must be integers in one dimension"):
+            score(model.start(), ids)
 
 
 def test_more_classes_than_words_is_said():

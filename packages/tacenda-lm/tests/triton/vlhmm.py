@@ -13,8 +13,9 @@ from tacenda.kernels import backends
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import network as of_network
 from tacenda_lm.hidden_markov.network import draw_network
+from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.tables import Lexicon, Observed
+from tacenda_lm.hidden_markov.tables import Observed
 
 KINDS = ["two_level", "flat"]
 

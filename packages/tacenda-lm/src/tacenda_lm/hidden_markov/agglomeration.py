@@ -330,10 +330,9 @@ def _insert_words(begin, end, n_classes, after, before, counts, window, slack): 
     ``after`` and ``before`` are the neighbors of the words, by rank: -1 is ``</s>``, and one number above all ranks the
     words that are never inserted. Losses that differ by no more than ``slack`` count as equal.
     """
-    free = FIRST + begin if begin <= n_classes else 0
-    for at in range(FIRST, len(window.mass)):
-        if window.leader[at] < 0 and begin > n_classes:
-            free = at
+    free = FIRST
+    while window.leader[free] >= 0:
+        free += 1
     for word in range(begin, end):
         _insert(word, free, (after, before), window, counts[word])
         free += 1

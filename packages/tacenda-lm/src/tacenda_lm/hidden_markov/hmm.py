@@ -18,7 +18,8 @@ from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, h
 from tacenda.progress import track
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
-from tacenda_lm.hidden_markov.tables import Whole, sentences_at, text_of
+from tacenda_lm.hidden_markov.parameters import Learned, Whole
+from tacenda_lm.hidden_markov.tables import sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import TextTrainer, compute_perplexity, train
@@ -28,7 +29,7 @@ _Floats = npt.NDArray[np.float32]
 _INITIAL_SPREAD = 0.5
 # added to the expected counts of each distribution, divided evenly among its outcomes
 _SMOOTHING = 1.0
-_SENTENCES_PER_BATCH = 256  # a batch needs memory for this times its longest sentence times Z
+_SENTENCES_PER_BATCH = 256  # read side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,8 @@ class HMM(HiddenMarkov):
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _shape(self) -> tuple[str, dict[str, Any]]:
-        return "whole", {"classes": 1, "states": self.settings.n_states}
+    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
+        return Whole, {"classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         text = text_of(corpus)
@@ -110,7 +111,7 @@ class BaumWelch(TextTrainer):
         return FeatureModel(p.transitions[None], unit_vectors[None], p.emissions, p.starts)
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
-        """Yield batches of sentences of similar lengths: a batch is padded to its longest sentence."""
+        """Yield batches of sentences of similar lengths, so that few end before the others."""
         order, size = np.argsort(np.diff(offsets), kind="stable"), _SENTENCES_PER_BATCH
         for begin in track(range(0, len(order), size), "expectations", unit="batch"):
             words, cuts = sentences_at(ids, offsets, order[begin : begin + size])
@@ -118,8 +119,7 @@ class BaumWelch(TextTrainer):
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Sum expected counts over the whole text (E), and set the probabilities to their shares (M)."""
-        model = self._model()
-        total = 0.0
+        model, total = self._model(), 0.0
         transitions, emissions, starts = (np.zeros(p.shape) for _, p in self.learned.items())
         for observed in self._batches(*self.text):
             passed = hmm_features(model, observed)

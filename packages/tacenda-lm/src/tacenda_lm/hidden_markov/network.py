@@ -25,16 +25,9 @@ from torch.autograd.function import once_differentiable
 from tacenda.array_ops import from_tensor, library
 from tacenda.arrays import Array
 from tacenda.kernels import hidden_markov as hmm
+from tacenda_lm.hidden_markov.parameters import Features, Flat, Free, Learned, Lexicon, TwoLevel
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.tables import (
-    Features,
-    Flat,
-    Free,
-    Learned,
-    Lexicon,
-    Observed,
-    TwoLevel,
-)
+from tacenda_lm.hidden_markov.tables import Observed
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
@@ -157,9 +150,9 @@ class Network(nn.Module):
         )
 
     def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the features phi (classes, k', f), times exp(bias) where one is given, up to a factor for all rows.
+        """Return the features phi (classes, k', f), times exp(bias) if it is given, up to one factor for all rows.
 
-        A row's own factor cancels where rows are normalized, which is where ``bias`` is None.
+        Without ``bias``, each row has a factor of its own: it cancels when the row is normalized.
         """
         x = x * self.h**-0.25
         scores = x @ self.feature_map.T
@@ -255,7 +248,7 @@ class Tabular(nn.Module):
     def log_blocks(self, kept: torch.Tensor, sources: _Ints, targets: _Ints) -> torch.Tensor:
         """Return the logarithms of p(z' | z, c') (pairs, k', k')."""
         keys = sources * self.classes + targets
-        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         known = torch.from_numpy(self.keys[at] == keys)
         k = kept.shape[1]
         rows = kept[targets][:, :, None].expand(-1, -1, self.k)
@@ -376,7 +369,7 @@ def _score_by_blocks(
 class _FlatSoftmax:
     """The normalizers of a softmax over all states, for the states of the classes ``groups``, and their gradients."""
 
-    def __init__(self, vectors: Any, groups: _Ints, learning: bool) -> None:
+    def __init__(self, vectors: hmm.Vectors, groups: _Ints, learning: bool) -> None:
         left, reached, bias = vectors
         xp, self._groups = library(left), groups
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
@@ -390,7 +383,7 @@ class _FlatSoftmax:
         self.norms = xp.zeros_like(bias)
         self.norms[groups] = sums.reshape(len(groups), -1)
 
-    def add_gradients(self, sources: _Ints, departures: Array, gradients: Any) -> None:
+    def add_gradients(self, sources: _Ints, departures: Array, gradients: hmm.Vectors) -> None:
         """Add to the ``gradients`` of the vectors, in place, what they get through the normalizers.
 
         ``departures`` (pairs, k') are the expected counts of transitions out of the states of the classes ``sources``.

@@ -95,6 +95,11 @@ class VLHMMSettings(options.SeededSettings):
             reasons["width"] = "without networks (neural=False), since there are no embeddings"
         return reasons
 
+    @property
+    def n_kept(self) -> int:
+        """How many states of each class a step keeps."""
+        return max(1, round(self.states_per_class * (1 - self.state_dropout)))
+
     def find_device(self) -> str:
         """Return the device of a fit. Raises ConfigurationError if it does not exist or lacks the kernels."""
         if not self.advanced.neural or self.transitions not in _ON_DEVICES:
@@ -108,11 +113,10 @@ class VLHMMSettings(options.SeededSettings):
     def bytes_needed(self, n_types: int, words: int, evaluated: int = 0, keys: int = 0) -> int:
         """Estimate the bytes of the parameters and of the largest step.
 
-        A step has so many ``words``, and an evaluation of held-out text, which leaves out no states, ``evaluated``:
-        neither has more pairs of classes than words. ``keys`` are the pairs of classes with free parameters.
+        ``words`` are the words of a step and ``evaluated`` those of an evaluation of held-out text, which keeps all
+        states; both have at most as many pairs of classes. ``keys`` is the number of pairs with free parameters.
         """
-        M, k, h = self.n_classes, self.states_per_class, self.width
-        kept = max(1, round(k * (1 - self.state_dropout)))
+        M, k, h, kept = self.n_classes, self.states_per_class, self.width, self.n_kept
         pairs, evaluated = min(words, M * M), min(evaluated, M * M)
         parameters = M * k * h + n_types * h + 6 * h * h
         if not self.advanced.neural:

@@ -1,8 +1,7 @@
-"""A fitted hidden Markov model as tables, and the passes over text that use them.
+"""Text as word classes, and passes over it with the probabilities of a fitted hidden Markov model.
 
-The class of a word is observed, and every state emits the words of one class only. So a text is a sequence of pairs of
-classes, and a step of inference uses one block A (k, k) of the transition matrix: ``A[j, i] = p(j | i)`` leads from the
-states i of one class to the states j of another.
+The class of a word is observed, so a text is a sequence of pairs of classes. A step of inference uses one block of the
+transition matrix, which leads from the states of one class to those of another (see `parameters`).
 """
 
 from __future__ import annotations
@@ -14,23 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import (
-    Array,
-    Arrays,
-    Float32,
-    Int32,
-    Int64,
-    Probabilities,
-    ascending,
-    below,
-    over,
-)
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.errors import ArtifactError
-from tacenda.forks import cached_property, renew_in_children
+from tacenda.forks import renew_in_children
 from tacenda.kernels import hidden_markov as hmm
 from tacenda.offsets import runs
+from tacenda_lm.hidden_markov.parameters import Learned, Lexicon
 from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
@@ -39,25 +28,6 @@ _TOKENS_PER_PASS = 16384  # at most; fewer if the store has no room for as many 
 _STORE_BYTES = 1 << 29  # of transition blocks
 
 # -- text as classes of words ------------------------------------------------------------------------
-
-
-class Lexicon(NamedTuple):
-    """The classes of words, and the order of words by class."""
-
-    classes: npt.NDArray[np.int32]  # (words,), the class of each id
-    order: _Ids  # (words,), ids sorted by class
-    places: _Ids  # (words,), where each id is in order
-    offsets: _Ids  # (classes + 1,), where each class begins in order
-    n_classes: int  # M, empty classes included
-
-    @classmethod
-    def of(cls, classes: npt.NDArray[np.int32], n_classes: int) -> Lexicon:
-        """Return the lexicon of a clustering."""
-        order = np.argsort(classes, kind="stable").astype(np.int64)
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
-        offsets = np.searchsorted(classes[order], np.arange(n_classes + 1))
-        return cls(classes, order, places, offsets, n_classes)
 
 
 class Observed(NamedTuple):
@@ -72,14 +42,14 @@ class Observed(NamedTuple):
     def of(cls, ids: Ids, offsets: Offsets, lexicon: Lexicon) -> Observed:
         """Return all sequences, each from the start of a sentence."""
         classes = lexicon.classes[ids].astype(np.int64)
-        begins = offsets[:-1][np.diff(offsets) > 0]
+        occupied = np.diff(offsets) > 0
         reached = hmm.inner_tokens(offsets)
         keys = classes[reached - 1] * lexicon.n_classes + classes[reached]
         distinct, numbers = np.unique(keys, return_inverse=True)
         pairs = np.zeros(len(ids), np.int32)
         pairs[reached] = numbers
         first = np.zeros(len(offsets) - 1, np.int32)
-        first[np.diff(offsets) > 0] = classes[begins]
+        first[occupied] = classes[offsets[:-1][occupied]]
         sequences = hmm.Sequences(pairs, lexicon.places[ids].astype(np.int32), first, offsets)
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
 
@@ -115,119 +85,7 @@ def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
     return with_ends(corpus.ids, corpus.offsets, boundary)
 
 
-# -- learned parameters ------------------------------------------------------------------------------
-
-
-class Learned(Arrays):
-    """Learned parameters; a subclass has those of the transition matrix, and computes blocks of it."""
-
-    emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
-    starts: Probabilities[Array, "classes states", over()]  # p(first state)
-
-    def lexicon(self) -> Lexicon:
-        """Return the classes of words; all words belong to one here."""
-        return Lexicon.of(np.zeros(len(self.emissions), np.int32), len(self.starts))
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, k, k); sources are sorted."""
-        raise NotImplementedError
-
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
-        targets = np.arange(len(self.starts))
-        blocks = self.blocks(np.full_like(targets, group), targets)
-        return np.asarray(blocks @ states.T, np.float32)
-
-
-class Classed(Learned):
-    """The base of models whose states are divided among classes of words."""
-
-    classes: Int32[Array, "types", below("classes")]  # the class of each word, by id
-
-    def lexicon(self) -> Lexicon:
-        return Lexicon.of(self.classes, len(self.starts))
-
-
-class TwoLevel(Classed):
-    """p(z' | z) = p(c' | z) p(z' | z, c'), the latter a softmax of x_z . y_z' + b_z' over the states of c'."""
-
-    left: Float32[Array, "classes states width"]  # x
-    reached: Float32[Array, "classes states width"]  # y
-    bias: Float32[Array, "classes states"]  # b
-    to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
-        vectors = hmm.Vectors(self.left, self.reached, self.bias)
-        return hmm.block_softmax(vectors, sources, targets, weights)
-
-
-class Flat(Classed):
-    """p(z' | z) = exp(x_z . y_z' + b_z' - l_z), a softmax over all states."""
-
-    left: Float32[Array, "classes states width"]  # x
-    reached: Float32[Array, "classes states width"]  # y
-    bias: Float32[Array, "classes states"]  # b
-
-    @cached_property
-    def norms(self) -> _Floats:
-        """The normalizers l (classes, k): natural logarithms of sums over all states."""
-        rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
-        sums = hmm.streaming_logsumexp(rows, columns, self.bias.ravel())
-        return sums.reshape(self.bias.shape)
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        vectors = hmm.Vectors(self.left, self.reached, self.bias)
-        return hmm.block_softmax(vectors, sources, targets, norms=self.norms)
-
-
-class Features(Classed):
-    """p(z' | z) = x_z . y_z' of positive vectors; x_z is scaled so that the probabilities sum to one."""
-
-    left: Float32[Array, "classes states width"]  # x
-    reached: Float32[Array, "classes states width"]  # y
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
-
-    def onward(self, group: int, states: _Floats) -> _Floats:
-        return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
-
-
-class Free(Classed):
-    """p(z' | z) = p(c' | z) p(z' | z, c'), where the latter is uniform for pairs of classes that the text lacks."""
-
-    keys: Int64[Array, "pairs", ascending]  # source * classes + target
-    kept: Probabilities[Array, "pairs states states", over(1)]  # p(z' | z, c')
-    to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        wanted = sources * len(self.to_classes) + targets
-        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
-        k = self.to_classes.shape[1]
-        within = np.full((len(wanted), k, k), 1 / k, np.float32)
-        if len(self.keys):
-            known = self.keys[at] == wanted
-            within[known] = self.kept[at[known]]
-        return np.asarray(within * self.to_classes[sources, :, targets][:, None], np.float32)
-
-
-class Whole(Learned):
-    """The transition matrix itself, of a model with one class, to which all words belong."""
-
-    matrix: Probabilities[Array, "states states", over(0)]  # p(j | i), [j, i]
-
-    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        return np.broadcast_to(self.matrix, (len(sources), *self.matrix.shape))
-
-
-KINDS: dict[str, type[Learned]] = {
-    "two_level": TwoLevel,
-    "flat": Flat,
-    "features": Features,
-    "free": Free,
-    "whole": Whole,
-}
+# -- passes over text --------------------------------------------------------------------------------
 
 
 class BlockStore:
@@ -237,10 +95,9 @@ class BlockStore:
     pool has at most ``size`` bytes, but room for one block at least.
     """
 
-    def __init__(
-        self, transitions: Learned, n_classes: int, k: int, size: int = _STORE_BYTES
-    ) -> None:
-        self._given = transitions, n_classes, k, size
+    def __init__(self, transitions: Learned, size: int = _STORE_BYTES) -> None:
+        self._given = transitions, size
+        n_classes, k = transitions.starts.shape
         self.transitions, self._classes = transitions, n_classes
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
         self._lock = threading.Lock()
@@ -275,9 +132,6 @@ class BlockStore:
             return self._pool, np.array([self._slots[key] for key in keys], np.int32)
 
 
-# -- passes over text --------------------------------------------------------------------------------
-
-
 class Tables:
     """The probabilities of a fitted model, and the passes over text that use them."""
 
@@ -287,7 +141,7 @@ class Tables:
         self.starts: _Floats = learned.starts
         self.k = int(self.starts.shape[1])  # states of a class
         self.lexicon = learned.lexicon()
-        self.store = BlockStore(learned, *learned.starts.shape)
+        self.store = BlockStore(learned)
 
     def check(self) -> None:
         """Raise ArtifactError unless the emissions of every state sum to one over the words of its class."""

@@ -12,8 +12,9 @@ from torch import nn
 from tacenda.fitting import StepResult
 from tacenda.offsets import runs
 from tacenda_lm.hidden_markov.network import Network, Tabular
+from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.tables import Lexicon, Observed, sentences_at
+from tacenda_lm.hidden_markov.tables import Observed, sentences_at
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.steps import averaging_weight
 from tacenda_lm.training import TextTrainer, compute_perplexity
@@ -70,16 +71,14 @@ class Trainer(TextTrainer):
         self.steps += 1
         weight = averaging_weight(self.steps, _AVERAGING)
         if weight:
-            for average, now in zip(
-                self.averaged.parameters(), self.network.parameters(), strict=True
-            ):
+            pairs = zip(self.averaged.parameters(), self.network.parameters(), strict=True)
+            for average, now in pairs:
                 average.lerp_(now.detach(), weight)
         return StepResult(-total.detach(), n, norm)
 
     def draw_states(self) -> torch.Tensor | None:
         """Draw the states that a step keeps, (classes, k') on the device, or None for all (state dropout)."""
-        k = self.settings.states_per_class
-        kept = max(1, round(k * (1 - self.settings.state_dropout)))
+        k, kept = self.settings.states_per_class, self.settings.n_kept
         if kept == k:
             return None
         rng = np.random.default_rng([self.settings.seed, _DROPOUT_STREAM, self.steps])
@@ -93,11 +92,10 @@ class Trainer(TextTrainer):
         """Return the perplexity of the held-out text under the average of the parameters, all states kept."""
         if self.valid is None:
             return None
-        ids, offsets = self.valid
+        (ids, offsets), threads = self.valid, self.settings.threads
         outputs, total = self.averaged(None), 0.0
         for first, last in runs(offsets, EVALUATION_WORDS):
             chosen = sentences_at(ids, offsets, np.arange(first, last))
             observed = Observed.of(*chosen, self.lexicon)
-            how = observed, self.lexicon, self.settings.threads
-            total += float(self.averaged.log_likelihood(outputs, *how))
+            total += float(self.averaged.log_likelihood(outputs, observed, self.lexicon, threads))
         return compute_perplexity(-total / len(ids))

@@ -18,8 +18,9 @@ from tacenda.corpus import Corpus
 from tacenda.errors import DataError, PluginUnavailableError, importing
 from tacenda.fitting import BlockBatches, FitRun
 from tacenda.settings import configured_by
+from tacenda_lm.hidden_markov.parameters import KINDS, Features, Free, Learned, Lexicon
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
-from tacenda_lm.hidden_markov.tables import KINDS, Learned, Lexicon, Tables, pairs_of, text_of
+from tacenda_lm.hidden_markov.tables import Tables, pairs_of, text_of
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import (
     Float64,
@@ -47,9 +48,9 @@ class Posterior(NamedTuple):
     Attributes
     ----------
     classes
-        int32 (words,): the class each word belongs to; all its states do.
+        The class of each word, int32 (words,): only its states are possible.
     probabilities
-        p(state | sentence) float32 (words, k), over the states of that class.
+        p(state | sentence) of the states of that class, float32 (words, k).
     """
 
     classes: npt.NDArray[np.int32]
@@ -80,7 +81,7 @@ class HiddenMarkov(LanguageModel):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        self.vocabulary  # noqa: B018 - raises where there is none
+        self._learned(self.learned)
         return State((_START, b""))
 
     def advance(self, state: State, word: int) -> State:
@@ -141,24 +142,24 @@ class HiddenMarkov(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        log_probs = np.empty(len(np.asarray(ids)), np.float64)
-        for tokens, forward in self.tables.passes(*self._sentences(ids, offsets)):
+        words, cuts = self._sentences(ids, offsets)
+        log_probs = np.empty(len(words), np.float64)
+        for tokens, forward in self.tables.passes(words, cuts):
             log_probs[tokens] = forward.log_probs
         return log_probs
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        words, cuts = self._sentences(ids, np.array([0, len(ids)]))
+        words, cuts = self._sentences(ids, np.array([0, np.size(ids)]))
         log_probs = np.empty(len(words), np.float64)
         if not len(words):
             state.check_begun()
             return log_probs, State(state.value)
-        last = None
         for tokens, forward in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
             log_probs[tokens] = forward.log_probs
-            last = forward.states[-1]
-        if words[-1] == self.vocabulary.boundary_id or last is None:
+        if words[-1] == self.vocabulary.boundary_id:
             return log_probs, self.start()
-        return log_probs, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
+        group = int(self.tables.lexicon.classes[words[-1]])
+        return log_probs, State((group, forward.states[-1].tobytes()))
 
     def _sentences(self, ids: Integers, offsets: Integers) -> tuple[Ids, Offsets]:
         """Return the checked ids, and the offsets of sentences: the sequences, cut after every ``</s>``."""
@@ -249,12 +250,11 @@ class HiddenMarkov(LanguageModel):
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         kind, sizes = self._shape()
-        sizes["types"] = len(self.vocabulary)
-        self.learned = KINDS[kind].from_arrays(arrays, **sizes)
+        self.learned = kind.from_arrays(arrays, types=len(self.vocabulary), **sizes)
         self.tables.check()
 
-    def _shape(self) -> tuple[str, dict[str, Any]]:
-        """Return the kind of the transitions (see `KINDS`), and the sizes of dimensions that the settings determine."""
+    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
+        """Return the class of what is learned, and the sizes of its dimensions that the settings determine."""
         raise NotImplementedError
 
 
@@ -279,10 +279,10 @@ class VLHMM(HiddenMarkov):
         super().__init__(settings)
         settings.find_device()  # fails now, before any work, if there is no such device
 
-    def _shape(self) -> tuple[str, dict[str, Any]]:
+    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
         settings, advanced = self.settings, self.settings.advanced
-        kind = settings.transitions if advanced.neural else "free"
-        width = advanced.n_features if kind == "features" else settings.width
+        kind = KINDS[settings.transitions] if advanced.neural else Free
+        width = advanced.n_features if kind is Features else settings.width
         sizes = {"classes": settings.n_classes, "states": settings.states_per_class, "width": width}
         return kind, sizes
 

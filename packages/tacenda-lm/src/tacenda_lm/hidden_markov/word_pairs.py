@@ -38,9 +38,8 @@ class Neighbors(NamedTuple):
 class WordPairs:
     """The words ``after`` each word of a text and those ``before`` it, and how often; ``counts`` are of single words.
 
-    ``ids`` (tokens,) are the text as one row, below ``n_types``, with ``</s>`` after every sentence; its last one also
-    stands before the first sentence. They are counted in both directions: as their end meets their start, each gives
-    the transpose of the other.
+    ``ids`` (tokens,) are the text as one row, below ``n_types``, with ``</s>`` after every sentence. The last ``</s>``
+    is also the word before the first sentence. The text is counted twice, from its beginning and from its end.
     """
 
     def __init__(self, ids: Ids, n_types: int) -> None:
@@ -59,9 +58,8 @@ class WordPairs:
         borders, words, counts = self.after
         for first, last in runs(borders, _PAIRS_PER_BLOCK):
             block = slice(int(borders[first]), int(borders[last]))
-            left = np.repeat(
-                np.arange(first, last, dtype=np.int32), np.diff(borders[first : last + 1])
-            )
+            sizes = np.diff(borders[first : last + 1])
+            left = np.repeat(np.arange(first, last, dtype=np.int32), sizes)
             yield left, words[block], counts[block]
             self.forget()
 
