@@ -69,8 +69,7 @@ def test_a_sentence_that_begins_a_block_knows_nothing_of_the_one_before(model, r
     )
 
 
-def test_the_model_knows_its_epochs_and_its_tree(model):
-    assert model.fitted_on["training"]["epochs"] == 3
+def test_the_model_knows_its_tree(model):
     assert model.fitted_on["tree"]["codes_per_word"] == 2
 
 

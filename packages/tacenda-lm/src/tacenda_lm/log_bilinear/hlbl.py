@@ -280,7 +280,6 @@ class HLBL(StreamModel):
         return self._learned(self._predictor).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        """Fit a bootstrap model, build a tree from its predictions, and fit the model on that tree (section 4.4)."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
         counts = corpus.type_counts

@@ -1,10 +1,8 @@
 """`LBL`: the log-bilinear model, which predicts a vector and scores each word by its likeness (Mnih 2010, section 3.3).
 
-    r = sum_i C_i r_{w_i} (eq 3.16),    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j) (eq 3.17)
-
-q_w is r_w itself where vectors are tied. The exact likelihood multiplies r with the vectors of all words;
-noise-contrastive estimation (Mnih and Teh 2012) only with those of the batch and of some noise words that the batch
-shares. Objectives and gradients are matrix products, by numpy or torch, in the parameters' dtype and on their device.
+The exact likelihood multiplies the predicted vector with the vectors of all words; noise-contrastive estimation (Mnih
+and Teh 2012) only with those of the batch and of some noise words that the batch shares. Objectives and gradients are
+matrix products, by numpy or torch, in the parameters' dtype and on their device.
 """
 
 from __future__ import annotations
@@ -263,9 +261,8 @@ class LBLPredictor(Predictor):
             yield self._predict(batch), batch.targets.astype(np.int32), after
 
     def _predict(self, batch: Contexts) -> Array:
-        return predict(
-            self.parameters, Contexts(*(to_device(each, self._device) for each in batch))
-        )
+        there = (to_device(each, self._device) for each in batch)
+        return predict(self.parameters, Contexts(*there))
 
     def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
@@ -281,7 +278,8 @@ class LBL(StreamModel):
 
         r = sum_i C_i r_{w_i},    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j)
 
-    (Mnih 2010, equations 3.16 and 3.17.) The models of the thesis have ``width=100``, full matrices and no dropout.
+    (Mnih 2010, equations 3.16 and 3.17.) Where vectors are ``tied``, q_w is r_w itself. The models of the thesis have
+    ``width=100``, full matrices and no dropout.
     """
 
     name: ClassVar[str] = "lbl"

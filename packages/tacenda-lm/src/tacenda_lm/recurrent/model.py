@@ -65,7 +65,7 @@ class RecurrentLMSettings(options.SeededSettings):
         "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
         "until an epoch gains too little on the held-out text, then halved after every epoch until one gains too "
         "little again, which ends training; without held-out text constant for three fifths of the epochs, and then "
-        "falling to a hundredth at most",
+        "falling after each, to a hundredth in all but at most by half at once",
         at_least=0,
         below=1e6,
     )
@@ -176,7 +176,7 @@ class Windows:
     """The windows of a text, which is a ring: after its last word comes its first.
 
     Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
-    the states at its end begin the next window. An epoch reads every word once, and less than one word a stream twice.
+    the states at its end begin the next window. An epoch reads every word, and less than one word a stream again.
     """
 
     def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:

@@ -143,9 +143,8 @@ class RecurrentPredictor(Predictor):
         self.parameters = SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:])
 
     def start(self) -> State:
-        return State(
-            self._read(np.zeros((1, self.network.width), np.float32), self.boundary).tobytes()
-        )
+        h = np.zeros((1, self.network.width), np.float32)
+        return State(self._read(h, self.boundary).tobytes())
 
     def after(self, state: State, word: int) -> State:
         return State(self._read(self.vectors([state]), word).tobytes())
