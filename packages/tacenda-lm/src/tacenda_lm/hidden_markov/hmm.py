@@ -53,7 +53,7 @@ class HMM(HiddenMarkov):
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
+    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
         return Whole, {"classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:

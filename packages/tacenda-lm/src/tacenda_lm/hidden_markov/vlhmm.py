@@ -253,7 +253,7 @@ class HiddenMarkov(LanguageModel):
         self.learned = kind.from_arrays(arrays, types=len(self.vocabulary), **sizes)
         self.tables.check()
 
-    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
+    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
         """Return the class of what is learned, and the sizes of its dimensions that the settings determine."""
         raise NotImplementedError
 
@@ -279,7 +279,7 @@ class VLHMM(HiddenMarkov):
         super().__init__(settings)
         settings.find_device()  # fails now, before any work, if there is no such device
 
-    def _shape(self) -> tuple[type[Learned], dict[str, int]]:
+    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
         settings, advanced = self.settings, self.settings.advanced
         kind = KINDS[settings.transitions] if advanced.neural else Free
         width = advanced.n_features if kind is Features else settings.width
