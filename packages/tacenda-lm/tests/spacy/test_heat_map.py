@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from types import ModuleType
 
 import pytest
-import spacy
 from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError, NotFittedError
@@ -121,15 +120,16 @@ def test_every_sentence_end_is_shown_after_its_last_word(pipeline):
 
 def test_ranks_and_entropies_are_in_the_figures_where_they_were_found(pipeline):
     doc = pipeline(rank=True, entropy=True)("the cat")
+    doc.user_data["._.", "lm_scores", None, None]["rank"][1] = 12345
     attributes, _ = Page(render(doc)).tokens[1]
-    assert f"{doc[1]._.lm_rank} more probable words" in attributes["title"]
+    assert "12,345 more probable words" in attributes["title"]
     assert f"{doc[1]._.lm_entropy:.4g} bits of entropy" in attributes["title"]
 
 
 def test_prefix_chooses_whose_scores_are_shown(pipeline):
     doc = pipeline(prefix="seen_")("the cat")
     assert len(Page(render(doc, prefix="seen_")).tokens) == 3
-    with pytest.raises(NotFittedError, match="lm_scorer"):
+    with pytest.raises(NotFittedError, match=r"no scores.*'lm_scorer', and give its prefix"):
         render(doc)
 
 
@@ -146,17 +146,16 @@ def test_scale_without_length_is_refused(pipeline, bits):
         render(pipeline()("the"), max_bits=bits)
 
 
-def test_unscored_document_is_refused():
-    with pytest.raises(NotFittedError, match="no scores"):
-        render(spacy.blank("en")("the cat"))
+PARTS = (lambda doc: doc[:2], lambda doc: [doc, doc[:2]], lambda doc: doc.text, lambda doc: doc[0])
 
 
-@pytest.mark.parametrize(
-    "part", [lambda doc: doc[:2], lambda doc: [doc, doc[:2]], lambda doc: doc.text]
-)
-def test_only_documents_are_drawn(pipeline, part):
-    with pytest.raises(ConfigurationError, match="render draws documents of spaCy"):
-        render(part(pipeline()("the cat saw")))
+@pytest.mark.parametrize("part", PARTS)
+def test_only_documents_are_drawn_and_tabulated(pipeline, part):
+    nlp = pipeline()
+    given = part(nlp("the cat saw"))
+    for use in (render, nlp.get_pipe("lm_scorer").surprisal_table):
+        with pytest.raises(ConfigurationError, match="not a document of spaCy: give the Doc"):
+            use(given)
 
 
 def test_line_ends_of_windows_are_line_ends(pipeline):

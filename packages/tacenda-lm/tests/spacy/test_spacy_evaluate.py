@@ -26,14 +26,6 @@ def test_figures_are_those_of_the_model(pipeline, model):
     )
 
 
-def test_perplexity_is_of_the_whole_text_and_not_a_mean_of_documents(pipeline):
-    nlp = pipeline()
-    mean = sum(nlp(text)._.perplexity for text in TEXTS) / len(TEXTS)
-    found = evaluate(nlp, TEXTS)["lm_perplexity"]
-    assert found < mean
-    assert found != pytest.approx(mean, rel=1e-3)
-
-
 def test_one_document_of_many_sentences_gives_the_same_figures(pipeline):
     apart = evaluate(pipeline(), TEXTS)
     together = evaluate(pipeline(sentences=True, context="sentence"), [" ".join(TEXTS)])

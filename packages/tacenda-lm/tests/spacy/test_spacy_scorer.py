@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from spacy.matcher import Matcher
 from spacy.tokens import Doc, Span, Token
 
-from tacenda import Corpus
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda_lm import KneserNey, Mixture, UnknownWords
+from tacenda_lm import KneserNey, UnknownWords
 
 FIRST, SECOND = "the cat saw a dog .", "a red mouse ate the bird ."
 
@@ -80,6 +79,9 @@ def test_unknown_word_is_marked_and_has_its_share_of_unk(pipeline, model, unknow
     assert nlp("zebra yak")._.perplexity == pytest.approx(
         float(model.perplexity([["zebra", "yak"]]))
     )
+    docs = [nlp.make_doc("the gnu"), spacy.blank("en").make_doc("the yak")]  # of two vocabularies
+    found = nlp.get_pipe("lm_scorer").predict(docs)
+    assert [scores.oov.tolist() for scores in found] == [[False, True]] * 2
 
 
 def test_bits_per_character_are_none_where_unknown_words_pay_for_none(pipeline, model):
@@ -174,11 +176,14 @@ def test_ranks_and_entropies_are_those_of_the_model(pipeline, model):
     np.testing.assert_array_equal(surprisals(doc), model.surprisal(FIRST.split()))
 
 
-def test_rank_and_entropy_are_attributes_only_where_asked_for(pipeline):
-    pipeline(prefix="plain_")
-    assert Token.has_extension("plain_surprisal")
-    assert not Token.has_extension("plain_lm_rank")
-    assert not Token.has_extension("plain_lm_entropy")
+def test_attributes_are_those_of_the_factory_and_others_only_where_asked_for(pipeline):
+    nlp = pipeline(prefix="plain_")
+    for assigned in nlp.get_pipe_meta("lm_scorer").assigns:
+        host, name = assigned.split("._.")
+        assert {"token": Token, "span": Span, "doc": Doc}[host].has_extension(f"plain_{name}")
+    assert "span._.lm_eos" in nlp.get_pipe_meta("lm_scorer").assigns
+    for name in ("rank", "entropy", "state"):
+        assert not Token.has_extension(f"plain_lm_{name}")
 
 
 def test_stream_equals_single_documents_in_one_call_a_batch(pipeline, model, monkeypatch):
@@ -190,15 +195,6 @@ def test_stream_equals_single_documents_in_one_call_a_batch(pipeline, model, mon
     streamed = list(nlp.pipe(texts))
     assert [surprisals(doc) for doc in streamed] == single
     assert len(calls) == 1
-
-
-def test_mixture_can_be_put_into_the_component(pipeline, model):
-    other = KneserNey(order=1).fit(
-        Corpus.from_sentences([FIRST.split()], vocabulary=model.vocabulary)
-    )
-    mixture = Mixture({"three": model, "one": other})
-    doc = pipeline(artifact=mixture)(FIRST)
-    np.testing.assert_array_equal(surprisals(doc), mixture.surprisal(FIRST.split()))
 
 
 def test_two_components_with_different_prefixes_stand_side_by_side(pipeline, model):

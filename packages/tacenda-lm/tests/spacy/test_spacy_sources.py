@@ -112,6 +112,8 @@ def test_unknown_model_and_missing_text_are_named(nlp, text, tmp_path):
     for split in ("lines", "sentences"):
         with pytest.raises(TacendaError, match=r"missing\.txt"):
             component.initialize(corpus=tmp_path / "missing.txt", split=split)
+        with pytest.raises(TacendaError, match="line 1 of the text is a list"):
+            component.initialize(corpus=iter([["the", "cat"]]), split=split)
 
 
 def test_model_of_another_kind_is_refused(nlp, model, tmp_path):

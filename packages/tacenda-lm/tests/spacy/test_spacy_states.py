@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda_lm import VLHMM
@@ -44,11 +44,6 @@ def test_a_pipeline_on_disk_keeps_the_setting(pipeline, hmm, tmp_path):
     nlp.to_disk(tmp_path)
     again = spacy.load(tmp_path)
     assert [t._.lm_state for t in again(TEXT)] == [t._.lm_state for t in nlp(TEXT)]
-
-
-def test_it_is_an_attribute_only_where_asked_for(pipeline, hmm):
-    pipeline(artifact=hmm, prefix="unasked_")
-    assert not Token.has_extension("unasked_lm_state")
 
 
 def test_models_without_states_and_streams_are_refused(pipeline, hmm):

@@ -23,12 +23,13 @@ def table_of(nlp, text):
 
 def tables(nlp, model, text, **options):
     """The component's and the function's, of one tokenizer."""
-    own = nlp.get_pipe("lm_scorer").surprisal_table({"text": nlp(text)}, **options)
-    return own, surprisal_table(model, {"text": text}, tokenizer="spacy:en", **options)
+    own = nlp.get_pipe("lm_scorer").surprisal_table({7: nlp(text)}, **options)
+    return own, surprisal_table(model, {7: text}, tokenizer="spacy:en", **options)
 
 
 def test_rows_are_those_of_the_function(pipeline, model):
     own, other = tables(pipeline(), model, TEXT.replace("\n", " "), previous=2)
+    assert set(own["text"]) == {"7"}
     assert own.columns == other.columns
     assert own.notes == other.notes
     for mine, theirs in zip(own.rows(), other.rows(), strict=True):

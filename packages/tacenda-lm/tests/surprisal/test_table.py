@@ -157,8 +157,8 @@ def test_words_of_a_text_add_up_to_its_log_probability(fitted):
 
 
 def test_figures_of_the_words_before_stay_in_their_text(model):
-    table = surprisal_table(model, {"first": "a b", "second": "b a b"}, previous=2)
-    assert values(table, "text") == ["first"] * 2 + ["second"] * 3
+    table = surprisal_table(model, {0: "a b", 1: "b a b"}, previous=2)
+    assert values(table, "text") == ["0"] * 2 + ["1"] * 3
     own = values(table, "surprisal")
     assert values(table, "surprisal_prev1") == [None, own[0], None, own[2], own[3]]
     assert values(table, "surprisal_prev2") == [None, None, None, None, own[2]]
@@ -308,8 +308,8 @@ def test_spans_are_places_in_a_string_with_other_line_ends(fitted):
 
 
 def test_marks_are_refused_without_advice_that_cannot_be_followed(model, items):
-    for texts in ("a <s>", items("word\na\n<s>\n")):
-        with pytest.raises(CorpusError, match="<s> is written") as caught:
+    for texts, place in (("a <s>", "1, line 1"), (items("word\na\n<s>\n"), "items.csv")):
+        with pytest.raises(CorpusError, match=f"^{place}: <s> is written") as caught:
             surprisal_table(model, texts)
         assert "skip" not in str(caught.value)
 
@@ -492,6 +492,7 @@ def test_a_column_says_where_sentences_begin(model, items):
         items(content, sentence="s")
     [item] = items("s,word\n1,a\n2,b\n", sentence="s")
     assert (item.starts, item.others) == ([True, True], {"s": ["1", "2"]})
+    assert values(surprisal_table(model, item), "sentence") == [1, 2]  # one item is one text
 
 
 def test_empty_columns_of_a_spreadsheet_are_left_out(items):
@@ -696,9 +697,11 @@ def test_a_setting_out_of_its_range_is_refused(model, options, error):
 
 
 def test_what_is_no_text_or_no_model_is_refused(model, tmp_path):
-    for texts, error in (([], DataError), ([3], CorpusError), (tmp_path / "none.txt", CorpusError)):
-        with pytest.raises(error):
-            surprisal_table(model, texts)
+    for wrong in ([3], 3, None, tmp_path / "none.txt"):
+        with pytest.raises(CorpusError):
+            surprisal_table(model, wrong)
+    with pytest.raises(DataError):
+        surprisal_table(model, [])
     with pytest.raises(ConfigurationError, match="not a language model"):
         surprisal_table("model", "a")
 

@@ -20,7 +20,7 @@ from spacy.tokens import Doc
 from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
-from tacenda.errors import ConfigurationError, warn
+from tacenda.errors import ConfigurationError
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
@@ -32,6 +32,7 @@ from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text
 from tacenda_lm.states import State
 from tacenda_lm.surprisal.notes import caveats
 from tacenda_lm.surprisal.table import SurprisalTable, tabulate
+from tacenda_lm.surprisal.words import check_split
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
@@ -56,10 +57,8 @@ class LanguageModelScorer(ModelComponent):
 
     Parameters
     ----------
-    nlp
-        The pipeline.
-    name
-        The component's name in it.
+    nlp, name
+        The pipeline, and the component's name in it.
     prefix
         The beginning of the names of all attributes and figures.
     context
@@ -186,12 +185,8 @@ class LanguageModelScorer(ModelComponent):
         split
             ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, and
             are split at punctuation.
-        max_vocabulary
-            Keep the most frequent types, this many; None keeps all.
-        min_count
-            Rarer types become ``<unk>``.
-        oov
-            As in ``tacenda.Corpus.from_text``.
+        max_vocabulary, min_count, oov
+            The choice of the vocabulary, as in ``tacenda.Corpus.from_text``.
 
         Raises
         ------
@@ -251,8 +246,7 @@ class LanguageModelScorer(ModelComponent):
         that cannot be read.
         """
         nlp = self._nlp()
-        if split not in ("lines", "sentences"):
-            raise ConfigurationError(f"split must be 'lines' or 'sentences', not {split!r}")
+        check_split(split)
         if split == "lines" or isinstance(text, Corpus):
             resolved = resolve_tokenizer(tokenizer, nlp)
             if self.normalize == _Normalization():
@@ -266,11 +260,10 @@ class LanguageModelScorer(ModelComponent):
                 "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one sentence per line"
             )
         given, names = resolve_text(text)
-        lines: Any = given if names is None else chain.from_iterable(text_blocks(given))
 
         def read_sentences() -> Iterator[list[str]]:
             sentencizer = Sentencizer()
-            for line in lines:
+            for line in chain.from_iterable(text_blocks(given)):
                 for sentence in sentencizer(nlp.tokenizer(line.strip())).sents:
                     yield [self.normalize(token.text) for token in sentence if not token.is_space]
 
@@ -336,10 +329,14 @@ class LanguageModelScorer(ModelComponent):
         ------
         NotFittedError
             A document was not scored.
+        ConfigurationError
+            Something is not a document, such as a string or a span, or ``previous`` is out of range.
+        DataError
+            There is no document.
         """
-        if isinstance(docs, Doc):
-            docs = [docs]
-        named = docs if isinstance(docs, Mapping) else {str(i): d for i, d in enumerate(docs, 1)}
+        if not isinstance(docs, Mapping):
+            several = docs if isinstance(docs, Iterable) and not isinstance(docs, Doc) else [docs]
+            docs = {str(number): doc for number, doc in enumerate(several, start=1)}
         vocabulary = self.language_model.vocabulary
         as_fitted = all(
             name.startswith("spacy:") for name in find_fitted_tokenizers(self.language_model)
@@ -348,8 +345,8 @@ class LanguageModelScorer(ModelComponent):
         as_counted = as_fitted and self.normalize == _Normalization()
         counts = vocabulary.split_words if as_counted else None
         texts = [
-            build_scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
-            for name, doc in named.items()
+            build_scored_text(doc, str(name), vocabulary, self.normalize, self.prefix, counts)
+            for name, doc in docs.items()
         ]
         # the component may outlive its pipeline
         split = str.split if (nlp := self._nlp()) is None else resolve_tokenizer("spacy", nlp)
@@ -360,18 +357,15 @@ class LanguageModelScorer(ModelComponent):
             lambda word: list(map(self.normalize, split(word))),
             as_fitted=as_fitted,
         )
-        table = tabulate(texts, previous, list(notes))
-        for note in table.notes:
-            warn(note)
-        return table
+        return tabulate(texts, previous, list(notes))
 
     def restart_stream(self) -> None:
         """Forget the documents so far, with ``context="stream"``: the next one begins a new stream.
 
         Raises NotFittedError if there is no model yet.
         """
-        scorer = self._predictor or self.fitted  # which raises
-        cast("_DocScorer", scorer).stream = None
+        _ = self.fitted  # raises NotFittedError
+        cast("_DocScorer", self._predictor).stream = None
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
         """Return the metrics that the configured scorer computes of scored documents, for ``nlp.evaluate``."""
@@ -458,10 +452,10 @@ class _DocScorer:
             return None
         shares = np.zeros(len(oov))
         if oov.any():
-            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov]
-            strings = docs[0].vocab.strings
-            words = (self._options.normalize(strings[orth]) for orth in orths.tolist())
-            shares[oov] = self._shares.log_shares(words)
+            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov].tolist()
+            numbers = np.repeat(np.arange(len(docs)), [len(doc) for doc in docs])[is_word][oov]
+            words = (docs[n].vocab.strings[orth] for n, orth in zip(numbers, orths, strict=True))
+            shares[oov] = self._shares.log_shares(map(self._options.normalize, words))
         return shares
 
     def _score(

@@ -43,6 +43,7 @@ SCORE_WEIGHTS = {
         "token._.lm_logprob",
         "token._.lm_oov",
         "span._.lm_logprob",
+        "span._.lm_eos",
         "span._.perplexity",
         "doc._.lm_logprob",
         "doc._.perplexity",

@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterable
 from html import escape
 from importlib import import_module
-from typing import Any
 
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from spacy.util import is_in_jupyter
 
-from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.errors import ConfigurationError
 from tacenda.vocabulary import UNKNOWN
-from tacenda_lm.spacy.scores import DocScores, register
+from tacenda_lm.spacy.scores import DocScores
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_LN2 = math.log(2)
 _N_MOST_SURPRISING = 5  # words that are listed
 
 Color = tuple[int, int, int]
@@ -121,10 +121,9 @@ def render(
     """
     if not 0 < max_bits < math.inf:
         raise ConfigurationError(f"max_bits must be positive and finite, not {max_bits!r}")
-    register(prefix)  # stored documents are drawn without the component that scored them
-    given: Iterable[object] = [docs] if isinstance(docs, Doc) else docs
+    given = docs if isinstance(docs, Iterable) and not isinstance(docs, Doc) else [docs]
     heading = "" if title is None else f"<h1>{_escape(title)}</h1>\n"
-    drawings = "\n".join(_draw_document(_check_document(doc), prefix, max_bits) for doc in given)
+    drawings = "\n".join(_draw_document(doc, prefix, max_bits) for doc in given)
     html = (
         f'<div class="tacenda-surprisal">\n<style>{_STYLE}</style>\n{heading}{_draw_legend(max_bits)}\n'
         f"{drawings}\n</div>"
@@ -132,31 +131,16 @@ def render(
     if page:
         name = _escape(title or "Surprisal")
         html = f"{_HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
-    if is_in_jupyter() if jupyter is None else jupyter:
+    if jupyter or (jupyter is None and is_in_jupyter()):
         notebook = import_module("IPython.display")
         notebook.display(notebook.HTML(html))
         return None
     return html
 
 
-def _check_document(doc: object) -> Doc:
-    """Return a document itself. Raises ConfigurationError for anything else."""
-    if not isinstance(doc, Doc):
-        raise ConfigurationError(
-            f"render draws documents of spaCy, and {doc!r:.80} is a {type(doc).__name__}: give the Doc of a pipeline "
-            "with an 'lm_scorer', or several"
-        )
-    return doc
-
-
 def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
-    """Return the text of a document with colored tokens, and its metrics. Raises NotFittedError."""
-    scores = DocScores.read_from(doc, prefix)
-    if scores is None:
-        advice = f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one"
-        raise NotFittedError(
-            f"the document has no scores to show: make it with a pipeline that has an 'lm_scorer'{advice}"
-        )
+    """Return the text of a document with colored tokens, and its metrics. Raises as `DocScores.of`."""
+    scores = DocScores.of(doc, prefix)
     ends = dict(zip((scores.segments[1:] - 1).tolist(), scores.eos.tolist(), strict=False))
     shown: list[str] = []
     most_bits: dict[str, float] = {}  # of each word at the place where it is most surprising
@@ -174,13 +158,14 @@ def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
         if words.start == words.stop:  # whitespace
             shown += [_escape(token.text), token.whitespace_]
             continue
-        bits: Any = token._.get(f"{prefix}surprisal")
+        log_prob = float(scores.add_shares(words).sum())
+        bits = 0.0 - log_prob / _LN2  # not -0.0
         most_bits[token.text] = max(bits, most_bits.get(token.text, 0.0))
-        kind = "oov" if token._.get(f"{prefix}lm_oov") else ""
-        add(kind, bits, _describe_token(token, prefix, scores), _escape(token.text))
+        about = f"{token.text}: {bits:.2f} bits, log p {log_prob:.3f}{_describe(words, scores)}"
+        add("oov" if scores.oov[words].any() else "", bits, about, _escape(token.text))
         for log_prob in (ends[word] for word in range(words.start, words.stop) if word in ends):
-            end_bits = -log_prob / math.log(2)
-            add("end", end_bits, f"end of sentence: {end_bits:.2f} bits, log p {log_prob:.3f}", "¶")
+            bits = -log_prob / _LN2
+            add("end", bits, f"end of sentence: {bits:.2f} bits, log p {log_prob:.3f}", "¶")
         shown.append(token.whitespace_)
     facts = _list_facts(scores)
     top = sorted((word for word in most_bits if most_bits[word] > 0), key=lambda w: -most_bits[w])
@@ -190,19 +175,19 @@ def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
     return f"<p>{''.join(shown)}</p>\n<p class='facts'>{facts}</p>"
 
 
-def _describe_token(token: Token, prefix: str, scores: DocScores) -> str:
-    """Return the scores of a token in words, as plain text."""
-    bits, log_prob = token._.get(f"{prefix}surprisal"), token._.get(f"{prefix}lm_logprob")
-    parts = [f"{token.text}: {bits:.2f} bits", f"log p {log_prob:.3f}"]
-    if token._.get(f"{prefix}lm_oov"):
+def _describe(words: slice, scores: DocScores) -> str:
+    """Return what else is known about the words of a token, as plain text that continues a sentence."""
+    parts = []
+    if scores.oov[words].any():
         parts.append("outside the vocabulary")
         if scores.share is None:
             parts.append("the bits of all such words together")
-    for name, unit in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
-        value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
-        if value is not None:
-            parts.append(f"{value:.4g} {unit}")
-    return ", ".join(parts)
+    if words.stop - words.start == 1:  # a merged token has no rank
+        if scores.rank is not None:
+            parts.append(f"{scores.rank[words.start]:,} more probable words")
+        if scores.entropy is not None:
+            parts.append(f"{scores.entropy[words.start]:.4g} bits of entropy")
+    return "".join(f", {part}" for part in parts)
 
 
 def _draw_legend(max_bits: float) -> str:

@@ -36,7 +36,7 @@ from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
-from tacenda_lm.surprisal.table import ScoredText
+from tacenda_lm.surprisal.scored_text import ScoredText
 from tacenda_lm.surprisal.words import Word, bare_tokens
 
 
@@ -67,6 +67,27 @@ class DocScores(NamedTuple):
         if fields is None or fields["text_length"] != text_length(doc):
             return None
         return cls(**fields)
+
+    @classmethod
+    def of(cls, doc: object, prefix: str = "") -> Self:
+        """Return the scores of a document.
+
+        Raises ConfigurationError for anything but a document, and NotFittedError for a document without scores.
+        """
+        if not isinstance(doc, Doc):
+            raise ConfigurationError(
+                f"{doc!r:.80} is a {type(doc).__name__}, not a document of spaCy: give the Doc of a pipeline with an "
+                "'lm_scorer', or several"
+            )
+        scores = cls.read_from(doc, prefix)
+        if scores is None:
+            advice = (
+                f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one"
+            )
+            raise NotFittedError(
+                f"the document has no scores: make it with a pipeline that has an 'lm_scorer'{advice}"
+            )
+        return scores
 
     def store_in(self, doc: Doc, prefix: str = "") -> None:
         """Store the scores in the document, as arrays that ``Doc.to_bytes`` can write."""
@@ -250,14 +271,9 @@ def build_scored_text(
     """Return the words of a document with the scores of their tokens, for `tacenda_lm.surprisal.table.tabulate`.
 
     A word is what whitespace separates; its tokens are those that were scored. ``vocabulary`` and ``normalize`` are
-    the model's, for the frequencies, and ``counts`` are of words of several tokens. Raises NotFittedError if the
-    document was not scored.
+    the model's, for the frequencies, and ``counts`` are of words of several tokens. Raises as `DocScores.of`.
     """
-    scores = DocScores.read_from(doc, prefix)
-    if scores is None:
-        raise NotFittedError(
-            "the document has no scores: make it with a pipeline that has this component"
-        )
+    scores = DocScores.of(doc, prefix)
     text, starts = doc.text, scores.start.tolist()
     ends = (scores.start + scores.length).tolist()
     tokens = [text[start:end] for start, end in zip(starts, ends, strict=True)]

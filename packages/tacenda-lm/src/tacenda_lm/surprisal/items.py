@@ -7,7 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import ne
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
@@ -124,35 +125,41 @@ def _collect_items(
 ) -> dict[tuple[str, ...], Item]:
     """Return the texts of a file by the values that distinguish them. Raises DataError as `read_items`."""
     asked = [region, *text_columns] if sentence is None else [region, *text_columns, sentence]
-    columns = _locate_columns(rows, asked, file)
+    places = _locate_columns(rows, asked, file)
     # the table has a column "word" with the regions already
-    other_columns = [name for name in columns if words or not name == region == "word"]
+    other_columns = [name for name in places if words or (name, region) != ("word", "word")]
     rows_are_texts = words and not text_columns
+
+    def find_text(numbered: tuple[int, _Row]) -> tuple[str, ...]:
+        number, row = numbered
+        if rows_are_texts:
+            return (str(number),)
+        return tuple(row.values[places[name]] for name in text_columns)
+
     items: dict[tuple[str, ...], Item] = {}
-    last: tuple[str, ...] | None = None
-    before = None  # the value of the column ``sentence`` in the row before
-    for number, row in enumerate(rows[1:], start=1):
-        values = {name: row.values[place] for name, place in columns.items()}
-        key = (str(number),) if rows_are_texts else tuple(values[name] for name in text_columns)
-        if key != last and key in items:
+    for key, numbered in groupby(enumerate(rows[1:], start=1), find_text):
+        of_text = [row for _, row in numbered]
+        if key in items:
             raise DataError(
-                f"row {row.end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns "
-                "that distinguish texts"
+                f"row {of_text[0].end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all "
+                "columns that distinguish texts"
             )
-        if key != last:
-            has_starts = sentence is not None or (words and not rows_are_texts)
-            others: dict[str, list[str]] = {name: [] for name in other_columns}
-            items[key] = Item("", [], others, [] if has_starts else None)
-            before = None
-        item, last = items[key], key
-        regions = _split_regions(values[region], words, row, file)
-        if item.starts is not None:
-            begins = sentence is None or values[sentence] != before
-            item.starts.extend([begins, *[False] * (len(regions) - 1)])
-            before = None if sentence is None else values[sentence]
-        item.regions.extend(regions)
-        for name, column in item.others.items():
-            column.extend([values[name]] * len(regions))
+        # the row of each region, the region, and whether it is the first of its row
+        regions = [
+            (row, part, i == 0)
+            for row in of_text
+            for i, part in enumerate(_split_regions(row.values[places[region]], words, row, file))
+        ]
+        starts = None
+        if sentence is not None:
+            numbers = [row.values[places[sentence]] for row, _, _ in regions]
+            starts = [True, *map(ne, numbers, numbers[1:])]
+        elif words and not rows_are_texts:
+            starts = [is_first for _, _, is_first in regions]
+        others = {
+            name: [row.values[places[name]] for row, _, _ in regions] for name in other_columns
+        }
+        items[key] = Item("", [part for _, part, _ in regions], others, starts)
     return items
 
 

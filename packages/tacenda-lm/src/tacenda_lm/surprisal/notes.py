@@ -13,7 +13,7 @@ from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.line_sketch import find_lines
-from tacenda_lm.surprisal.table import ScoredText
+from tacenda_lm.surprisal.scored_text import ScoredText
 from tacenda_lm.surprisal.words import sentence_starts
 from tacenda_lm.unknown_words import Unknown
 
@@ -35,18 +35,8 @@ def caveats(
 ) -> Iterator[str]:
     """Yield a sentence about each kind of values of scored texts that is easy to misread.
 
-    Parameters
-    ----------
-    model
-        The model that scored the texts.
-    way
-        How unknown words were scored.
-    texts
-        The scored texts.
-    tokenize
-        The tokenizer of the texts, for a single word.
-    as_fitted
-        Whether the texts are known to be tokenized like the text that the model was fitted to.
+    ``way`` is how unknown words were scored, and ``tokenize`` splits a word as the texts were split. ``as_fitted`` says
+    whether they are known to be tokenized like the text that the model was fitted to.
     """
     vocabulary = model.vocabulary
     yield from _note_unknown_tokens(vocabulary, way, texts, as_fitted)
@@ -54,6 +44,21 @@ def caveats(
     yield from _note_other_cuts(vocabulary, texts)
     yield from _note_empty_frequencies(vocabulary, texts)
     yield from _note_fitted_lines(model, texts)
+
+
+def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a note if many items, given by their regions, seem to have several sentences, but are read as one."""
+    several = 0
+    for regions in items:
+        inner = zip(regions[1:], sentence_starts(regions, "sentences")[1:], strict=True)
+        # a capital letter after the end of a sentence
+        several += any(begins and next(filter(str.isalnum, r), "").isupper() for r, begins in inner)
+    if several and several >= _MANY * len(items):
+        yield (
+            f"{several:,} of {len(items):,} items seem to have several sentences, but each item is read as one "
+            "sentence: use split='sentences', or name the column that distinguishes sentences (sentence), unless the "
+            "training text of the model has several sentences per line"
+        )
 
 
 def _note_empty_frequencies(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Iterator[str]:
@@ -168,7 +173,7 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
         }
         for start, end in spans:
             cut = tokens[start:end]
-            # the word, whole or cut at an apostrophe, if all tokens are then known
+            # the word, whole or cut at an apostrophe ("did n't", "didn 't", "l' homme"), if all tokens are then known
             word = "".join(cut)
             places = [i for i, character in enumerate(word) if character in "'’"]
             ends = [i + step for i in places for step in (-1, 0, 1) if 0 < i + step < len(word)]
@@ -248,21 +253,6 @@ def _find_known_spelling(
         return None
     spelled = ((way, respell(word)) for way, respell in spellings.items())
     return next((found for found in spelled if is_known(found[1])), None)
-
-
-def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a note if many items, given by their regions, seem to have several sentences, but are read as one."""
-    several = 0
-    for regions in items:
-        inner = zip(regions[1:], sentence_starts(regions, "sentences")[1:], strict=True)
-        # a capital letter after the end of a sentence
-        several += any(begins and next(filter(str.isalnum, r), "").isupper() for r, begins in inner)
-    if several and several >= _MANY * len(items):
-        yield (
-            f"{several:,} of {len(items):,} items seem to have several sentences, but each item is read as one "
-            "sentence: use split='sentences', or name the column that distinguishes sentences (sentence), unless the "
-            "training text of the model has several sentences per line"
-        )
 
 
 def _count_tokens(n: int) -> str:

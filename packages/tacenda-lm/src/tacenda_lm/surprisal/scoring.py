@@ -26,14 +26,15 @@ import numpy as np
 
 from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
 from tacenda.corpus.lines import text_blocks, texts_of
-from tacenda.corpus.marks import sentence_without_marks
-from tacenda.errors import ConfigurationError, CorpusError, warn
+from tacenda.corpus.marks import line_without_marks
+from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.notes import caveats, caveats_of_items
-from tacenda_lm.surprisal.table import ScoredText, SurprisalTable, check_previous, tabulate
+from tacenda_lm.surprisal.scored_text import ScoredText
+from tacenda_lm.surprisal.table import SurprisalTable, check_previous, tabulate
 from tacenda_lm.surprisal.words import Split, Word, check_split, region_words, text_words
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
@@ -41,7 +42,7 @@ _TABLES = (".csv", ".tsv", ".tab")
 #: A text is a string or, as a path, a file.
 _OneText: TypeAlias = str | os.PathLike[str]
 #: One text, several, texts by their names, or the items of an experiment.
-Texts: TypeAlias = _OneText | Iterable[_OneText] | Mapping[str, _OneText] | Sequence[Item]
+Texts: TypeAlias = _OneText | Item | Iterable[_OneText | Item] | Mapping[Any, _OneText]
 #: Whether a word is scored given all words before it in its text, or in its sentence.
 Reach: TypeAlias = Literal["text", "sentence"]
 
@@ -130,10 +131,7 @@ def surprisal_table(
     notes += [f"{text.name} has no words, and no rows" for text in read if not text.words]
     notes += list(caveats(model, shares.way, scored, tokenize, as_fitted=as_fitted))
     notes += caveats_of_items([[word.text for word in text.words] for text in read if text.unsplit])
-    table = tabulate(scored, previous, notes)
-    for note in table.notes:
-        warn(note)
-    return table
+    return tabulate(scored, previous, notes)
 
 
 class _Text(NamedTuple):
@@ -157,54 +155,68 @@ def _read_texts(
 ) -> Iterator[_Text]:
     """Yield the words of each text. Raises as `surprisal_table`."""
     check_split(split)
-    if isinstance(texts, str | os.PathLike):
+    if isinstance(texts, str | os.PathLike | Item) or not isinstance(texts, Iterable):
         texts = [texts]
-    named: list[tuple[str | None, Any]] = list(
+    keyed: list[tuple[object, Any]] = list(
         texts.items() if isinstance(texts, Mapping) else ((None, text) for text in texts)
     )
     names = _choose_names(
-        [_list_names(number, name, text) for number, (name, text) in enumerate(named, start=1)]
+        [_list_names(number, key, text) for number, (key, text) in enumerate(keyed, start=1)]
     )
-    for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
+    for name, (_, text) in zip(names, keyed, strict=True):
         if isinstance(text, Item):
-            for region in text.regions:
-                sentence_without_marks(region.split(), "refuse", number, skippable=False)
-            if text.starts is not None and split == "sentences":
-                raise ConfigurationError(
-                    "a column of the items says where sentences begin (sentence): leave out split='sentences'"
-                )
-            words = list(region_words(text.regions, tokenize, split, text.starts))
-            unsplit = text.starts is None and split == "lines"
-            yield _Text(name, words, text.others, unsplit)
-            continue
-        first: list[str] = []
-        blocks = collect_first_lines(text_blocks(text, encoding, errors), first)
-        blocks = texts_of(blocks, name, "refuse", skippable=False)
-        whole = "\n".join(chain.from_iterable(blocks))
-        if isinstance(text, str):  # spans are places in the string as it was given
-            whole = f" {text[1:]}" if text.startswith("\ufeff") else text
-        doubt = doubt_lines(first)
-        if doubt is not None:  # there is no text_field here
-            doubt = re.sub(": text_field=.*", ": save their text as plain text", doubt)
-        suffixes = Path(text).suffixes if isinstance(text, os.PathLike) else []
-        if find_columns(first) or any(suffix.lower() in _TABLES for suffix in suffixes):
-            doubt = (
-                f"{name} looks like a table, and all its columns are read as running text: name the column with the "
-                "words or sentences, with --region COLUMN, or read_items(region=...) in Python"
-            )
-        yield _Text(name, list(text_words(whole, tokenize, split)), {}, doubt=doubt)
+            yield _read_item(name, text, tokenize, split)
+        else:
+            yield _read_running_text(name, text, tokenize, split, encoding, errors)
 
 
-def _list_names(number: int, name: str | None, text: object) -> tuple[str, ...]:
-    """Return possible names of a text, the shortest first. Raises CorpusError for an object that is not a text."""
+def _read_item(name: str, item: Item, tokenize: Tokenizer, split: Split) -> _Text:
+    """Return the words of an item, which are its regions."""
+    for region in item.regions:
+        line_without_marks(region, "refuse", name, skippable=False)
+    if item.starts is not None and split == "sentences":
+        raise ConfigurationError(
+            "a column of the items says where sentences begin (sentence): leave out split='sentences'"
+        )
+    words = list(region_words(item.regions, tokenize, split, item.starts))
+    unsplit = item.starts is None and split == "lines"
+    return _Text(name, words, item.others, unsplit)
+
+
+def _read_running_text(
+    name: str, text: _OneText, tokenize: Tokenizer, split: Split, encoding: str, errors: str
+) -> _Text:
+    """Return the words of a string or a file, with a doubt if it does not look like running text."""
+    first: list[str] = []
+    blocks = collect_first_lines(text_blocks(text, encoding, errors), first)
+    whole = "\n".join(chain.from_iterable(texts_of(blocks, name, "refuse", skippable=False)))
+    if isinstance(text, str):  # spans are places in the string as it was given
+        whole = f" {text[1:]}" if text.startswith("\ufeff") else text
+    doubt = doubt_lines(first)
+    if doubt is not None:  # there is no text_field here
+        doubt = re.sub(": text_field=.*", ": save their text as plain text", doubt)
+    suffixes = Path(text).suffixes if isinstance(text, os.PathLike) else []
+    if find_columns(first) or any(suffix.lower() in _TABLES for suffix in suffixes):
+        doubt = (
+            f"{name} looks like a table, and all its columns are read as running text: name the column with the "
+            "words or sentences, with --region COLUMN, or read_items(region=...) in Python"
+        )
+    return _Text(name, list(text_words(whole, tokenize, split)), {}, doubt=doubt)
+
+
+def _list_names(number: int, key: object, text: object) -> tuple[str, ...]:
+    """Return possible names of a text, the shortest first; ``key`` is that of a dictionary of texts, or None.
+
+    Raises CorpusError for an object that is not a text.
+    """
     if isinstance(text, Item):
         return (text.name, *text.longer_names)
     if not isinstance(text, str | os.PathLike):
         raise CorpusError(
             f"a text must be a string, a Path or an item, not {text!r:.40} of type {type(text).__name__}"
         )
-    if name:
-        return (name,)
+    if key is not None:
+        return (str(key),)
     return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
 
 

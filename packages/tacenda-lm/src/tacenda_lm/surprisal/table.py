@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import csv
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TextIO, TypeAlias, cast
+from typing import Any, TextIO, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from tacenda.corpus.split_words import strip_punctuation
-from tacenda.errors import ConfigurationError, DataError, importing
+from tacenda.errors import ConfigurationError, DataError, importing, warn
 from tacenda.reading import path_of
 from tacenda.store import replacing
-from tacenda.vocabulary import Vocabulary
-from tacenda_lm.sequences import Float64, Integers, Offsets, sums_of_pieces
-from tacenda_lm.surprisal.words import Word, bare_length
+from tacenda_lm.sequences import sums_of_pieces
+from tacenda_lm.surprisal.scored_text import ScoredText
+from tacenda_lm.surprisal.words import bare_length
 
 _ROWS_PER_BLOCK = 1 << 14  # written at a time
-_LN2 = math.log(2)
 _MAX_PREVIOUS = 1000  # words before; there are five columns for each
 #: Endings of files that are not plain text.
 _BINARY = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")
@@ -33,72 +29,6 @@ _BINARY = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods
 Numbers: TypeAlias = np.ma.MaskedArray[Any, Any]
 Column: TypeAlias = list[str] | Numbers
 _ma: Any = np.ma  # its functions have no type annotations yet
-
-
-class ScoredText(NamedTuple):
-    """The words of one text with the scores of their tokens."""
-
-    name: str
-    words: Sequence[Word]
-    bits: Float64  # (tokens,): of each token of each word
-    known: npt.NDArray[np.bool_]  # (tokens,)
-    ids: Integers  # (tokens,)
-    log_frequency: Float64  # (parts of all words,), base 2; NaN if unknown
-    others: Mapping[str, list[str]] = {}  # further columns, with a value for each word
-
-    @classmethod
-    def of(
-        cls,
-        vocabulary: Vocabulary,
-        name: str,
-        words: Sequence[Word],
-        ids: Integers,
-        log_probs: Float64,
-        log_shares: Float64,
-        counts: Mapping[str, int] | None,
-    ) -> Self:
-        """Make a scored text from ids, their log-probabilities and `UnknownWords.log_shares`, both natural (tokens,).
-
-        The relative frequency of a token in the training text is n(w) / n; ``</s>`` is left out of n. A word of several
-        tokens has its count in ``counts``, and no frequency without them. A count of 0, as of an unknown word, becomes
-        1, which is close to Laplace's rule, which predicts reaction times best (Brysbaert and Diependaele, 2013).
-        """
-        known = ~np.isin(ids, vocabulary.oov_ids)
-        of_types = vocabulary.counts.astype(np.float64)
-        total = of_types.sum() - of_types[vocabulary.boundary_id]
-        frequency = np.full(len(ids), np.nan)  # the vocabulary of an ARPA file has no counts
-        if total > 0:
-            frequency = np.log2(np.where(known, np.maximum(of_types[ids], 1), 1) / total)
-        first, of_parts = 0, []
-        for word in words:
-            pieces = word.text.split() if len(word.parts) > 1 else [word.text]
-            for part, written in zip(word.parts, pieces, strict=True):
-                if part.stop - part.start == 1:
-                    of_parts.append(frequency[first + part.start])
-                elif counts is None or not total:
-                    of_parts.append(np.nan)
-                else:
-                    key = vocabulary.normalization(strip_punctuation(written))
-                    of_parts.append(math.log2(max(counts.get(key, 1), 1) / total))
-            first += len(word.tokens)
-        bits = -(log_probs + log_shares) / _LN2
-        return cls(name, words, bits, known, ids, np.array(of_parts, np.float64))
-
-    def cuts(self) -> Offsets:
-        """Return where the tokens of each word begin, and the end of the last: int64 (words + 1,)."""
-        return np.cumsum([0, *(len(word.tokens) for word in self.words)], dtype=np.int64)
-
-    def known_words(self) -> npt.NDArray[np.bool_]:
-        """Return which words have no unknown token, (words,)."""
-        cuts = self.cuts()
-        return np.asarray(sums_of_pieces(~self.known, cuts[:-1], cuts[1:]) == 0)
-
-    def sentences(self) -> Offsets:
-        """Return where the tokens of each sentence begin, and the end of the last: int64 (sentences + 1,)."""
-        numbers = np.fromiter((word.sentence for word in self.words), np.int64, len(self.words))
-        cuts = self.cuts()
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        return np.asarray(cuts[np.append(starts, len(self.words))], np.int64)
 
 
 class SurprisalTable:
@@ -253,7 +183,8 @@ def tabulate(
 ) -> SurprisalTable:
     """Return the rows of scored texts, each with the measures of ``previous`` words before it in its text.
 
-    A column of an item file with the name of a column of the table gets the prefix ``file_``, and a note says so.
+    A column of an item file with the name of a column of the table gets the prefix ``file_``, and a note says so. Every
+    note is also a warning.
 
     Raises ConfigurationError if ``previous`` is out of range, and DataError without texts, or for texts of item files
     with different columns.
@@ -282,6 +213,8 @@ def tabulate(
     if renamed:
         listed = " and ".join(f"{name!r} of the file {new!r}" for name, new in renamed.items())
         notes = [*notes, f"the table has columns with the same names, so it calls {listed}"]
+    for note in notes:
+        warn(note)
     return SurprisalTable(columns, notes)
 
 
