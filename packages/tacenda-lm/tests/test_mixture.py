@@ -333,6 +333,9 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
         Mixture.load(tmp_path / "stale").score("a0 b1")
     with pytest.raises(TypeError):
         mixture.components["one"] = second
+    other = Mixture([KneserNey(order=1)]).fit(TEXT, VALID).fit(TEXT[:50] + VALID)
+    with pytest.warns(TacendaWarning, match="fitted again"):
+        other.score("a0 b1")
     mixture.fit_weights(VALID).save(tmp_path / "again")
     with warnings.catch_warnings(action="error"):
         Mixture.load(tmp_path / "again").score("a0 b1")

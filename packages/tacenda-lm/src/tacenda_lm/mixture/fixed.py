@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, over, take
 from tacenda.arrays import Float64 as Float64s
-from tacenda.artifact.folder import check_name
+from tacenda.artifact.folder import Artifact, check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
@@ -102,7 +102,7 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
-        # `_list_fits` of each component when the weights were fitted
+        # `_list_fits` of each component when the weights were fitted; empty for weights that were not
         self._weighed: list[list[Any]] = []
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
@@ -177,14 +177,15 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_context(self.own_context if context is None else context)
-        before, of_weights = self.fitted_on, (_REFITTED, "weights_n_tokens")
+        before, of_weights = (self.fitted_on, self._weighed), (_REFITTED, "weights_n_tokens")
         # the facts about the old weights are left out, so that nothing warns of them
-        self.fitted_on = {name: fact for name, fact in before.items() if name not in of_weights}
+        others = {name: fact for name, fact in self.fitted_on.items() if name not in of_weights}
+        self.fitted_on, self._weighed = others, []
         try:
             scores, begins = self._score_text(text, context, marks)
             self._fit_to(scores, begins)
         except BaseException:
-            self.fitted_on = before
+            self.fitted_on, self._weighed = before
             raise
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
         self._weighed = [_list_fits(model) for model in self._models.values()]
@@ -196,8 +197,6 @@ class Mixture(LanguageModel):
 
     def _warn_of_refits(self) -> None:
         """Warn once of components that were fitted again since the weights were fitted to them."""
-        if "weights_n_tokens" not in self.fitted_on:
-            return
         refitted = [
             name
             for (name, model), fits in zip(self._models.items(), self._weighed, strict=False)
@@ -396,11 +395,17 @@ class Mixture(LanguageModel):
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
             model = cls({name: nested[name] for name in names}, **numbers)
-            model._weighed = [_list_fits(part) for part in model._models.values()]
             _ = model.vocabulary
         except (ConfigurationError, CorpusError, NotFittedError) as error:
             raise ArtifactError(f"its components or numbers do not fit: {error}") from error
         model._weights = weights
+        return model
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        model = super().from_artifact(artifact)
+        if "weights_n_tokens" in model.fitted_on:
+            model._weighed = [_list_fits(part) for part in model._models.values()]
         return model
 
 
