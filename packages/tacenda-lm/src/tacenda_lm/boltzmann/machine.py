@@ -143,23 +143,19 @@ class BoltzmannPredictor(Predictor):
         return np.asarray(compute_inputs(self.parameters, features, earlier), np.float32)
 
     def rows(self, vectors: _Single) -> _Single:
-        rows = np.empty((len(vectors), self.n_types), np.float32)
+        rows, biases = np.empty((len(vectors), self.n_types), np.float32), self.parameters.biases
         for i in range(0, len(vectors), ROWS_PER_TILE):
             tile = slice(i, i + ROWS_PER_TILE)
-            rows[tile] = log_softmax(self._score(vectors[tile]))
+            rows[tile] = log_softmax(score_unnormalized(self._packed, biases, vectors[tile]))
         return rows
 
     def pick(self, vectors: _Single, words: Ids) -> Float64:
-        log_probs = np.empty(len(words), np.float64)
+        log_probs, biases = np.empty(len(words), np.float64), self.parameters.biases
         for i in range(0, len(words), ROWS_PER_TILE):
             tile = slice(i, i + ROWS_PER_TILE)
-            log_probs[tile] = normalize(self._score(vectors[tile]), words[tile])
+            scores = score_unnormalized(self._packed, biases, vectors[tile])
+            log_probs[tile] = normalize(scores, words[tile])
         return log_probs
-
-    def _score(self, inputs: _Single) -> _Single:
-        return np.asarray(
-            score_unnormalized(self._packed, self.parameters.biases, inputs), np.float32
-        )
 
     def passes(
         self, stream: Stream, state: State | None = None

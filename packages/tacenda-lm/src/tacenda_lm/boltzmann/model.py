@@ -83,11 +83,6 @@ class FRBMSettings(options.SeededSettings):
         ", which are words like others; true in the thesis"
     )
 
-    @property
-    def remembered(self) -> int:
-        """The hidden units of the word before that the hidden units depend on: none."""
-        return 0
-
     def idle(self) -> Mapping[str, str]:
         reason = 'with learning="likelihood"'
         return {"gibbs_steps": reason} if self.learning == "likelihood" else {}
@@ -118,18 +113,32 @@ class TemporalFRBMSettings(FRBMSettings):
         1 << 20,
     )
 
-    @property
-    def remembered(self) -> int:
-        """The hidden units of the word before that the hidden units depend on: all."""
-        return self.hidden
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.piece_words > self.batch_words:
             self.refuse("piece_words", f"at most batch_words, {self.batch_words}")
 
 
-class FRBM(StreamModel):
+class _BoltzmannModel(StreamModel):
+    """Base of both models, which differ in their training."""
+
+    settings: FRBMSettings
+    _temporal: ClassVar[bool] = False  # whether hidden units depend on those of the word before
+    _predictor: BoltzmannPredictor | None = None
+
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        parameters = BoltzmannParameters.from_arrays(
+            arrays,
+            types=len(self.vocabulary),
+            features=self.settings.features,
+            context=self.settings.context,
+            hidden=self.settings.hidden,
+            remembered=self.settings.hidden if self._temporal else 0,
+        )
+        self._predictor = BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
+
+
+class FRBM(_BoltzmannModel):
     """A factored restricted Boltzmann machine language model.
 
         P(w | context) = exp(b_w) prod_j (1 + exp(a_wj + b_j)) / Z,    a_w = R_w W_n,    b = sum_i R_{w_i} W_i + b_h
@@ -141,8 +150,6 @@ class FRBM(StreamModel):
     """
 
     name: ClassVar[str] = "frbm"
-    settings: FRBMSettings
-    _predictor: BoltzmannPredictor | None = None
 
     @configured_by(FRBMSettings)
     def __init__(self, settings: FRBMSettings) -> None:
@@ -159,19 +166,8 @@ class FRBM(StreamModel):
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        parameters = BoltzmannParameters.from_arrays(
-            arrays,
-            types=len(self.vocabulary),
-            features=self.settings.features,
-            context=self.settings.context,
-            hidden=self.settings.hidden,
-            remembered=self.settings.remembered,
-        )
-        self._predictor = BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
 
-
-class TemporalFRBM(FRBM):
+class TemporalFRBM(_BoltzmannModel):
     """A temporal factored restricted Boltzmann machine language model.
 
     An `FRBM` whose hidden units also get A p_{t-1} from the probabilities of the hidden units at the word before (Mnih
@@ -185,14 +181,15 @@ class TemporalFRBM(FRBM):
 
     name: ClassVar[str] = "temporal_frbm"
     settings: TemporalFRBMSettings
+    _temporal = True
     _begin: FRBM | None = None
 
     @configured_by(TemporalFRBMSettings)
     def __init__(self, settings: TemporalFRBMSettings) -> None:
-        StreamModel.__init__(self, settings)  # FRBM takes options
+        super().__init__(settings)
 
     @classmethod
-    def starting_from(cls, frbm: FRBM, **options: Any) -> Self:
+    def starting_from(cls, frbm: FRBM, **given: Any) -> Self:
         """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
 
         The text to fit must have the vocabulary of ``frbm``. Options that an `FRBM` has too default to their values in
@@ -206,27 +203,26 @@ class TemporalFRBM(FRBM):
         NotFittedError
             ``frbm`` is not fitted.
         """
-        if not isinstance(frbm, FRBM) or isinstance(frbm, TemporalFRBM):
+        if not isinstance(frbm, FRBM):
             raise ConfigurationError(
                 f"TemporalFRBM: training begins with a fitted FRBM, not with {type(frbm).__name__}: give "
                 "starting_from an FRBM, or leave starting_from out and let fit train one"
             )
         _ = frbm.parameters  # raises NotFittedError
-        theirs: FRBMSettings = frbm.settings
-        shared = {one.name: getattr(theirs, one.name) for one in theirs.options()}
+        shared = {one.name: getattr(frbm.settings, one.name) for one in FRBMSettings.options()}
         for name in ("features", "hidden", "context", "across_sentences"):
-            if options.get(name, shared[name]) != shared[name]:
+            if given.get(name, shared[name]) != shared[name]:
                 raise ConfigurationError(
                     f"TemporalFRBM: {name} is {shared[name]} in the FRBM that training begins with, "
-                    f"and cannot be {options[name]}: leave it out"
+                    f"and cannot be {given[name]}: leave it out"
                 )
-        if options.get("frbm_epochs"):
+        if given.get("frbm_epochs"):
             raise ConfigurationError(
                 "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
             )
-        if options.get("learning") == "likelihood":
+        if given.get("learning") == "likelihood":
             del shared["gibbs_steps"]  # an option of contrastive divergence only
-        model = cls.from_settings({**shared, "frbm_epochs": 0, **options})
+        model = cls.from_settings({**shared, "frbm_epochs": 0, **given})
         model._begin = frbm
         return model
 
@@ -365,24 +361,32 @@ class TemporalTrainer(BoltzmannTrainer):
         slopes = np.zeros_like(inputs)
         slopes[counted] = found.inputs
         if self.settings.learning == "likelihood" and len(places) > 1:
-            # the gradient by a_w of the observed words, which act on later words of the piece through the hidden units
-            from_later, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
-            for t in reversed(range(len(slopes))):
-                p = hidden[t]
-                # zero where a sequence begins, because p is 0 there
-                from_later[t] = back * p * (1 - p)
-                slopes[t] += from_later[t]
-                back = slopes[t] @ now.transitions
-            from_later = from_later.reshape(-1, now.hidden)
-            sums = sum_rows(read.targets, from_later @ now.outputs.T, len(now.words))
-            found = found._replace(
-                words=found.words + sums,
-                outputs=found.outputs + now.words[read.targets].T @ from_later,
-            )
+            found = self._go_back(found, slopes, hidden, read.targets)
         before, slopes = before.reshape(-1, now.hidden), slopes.reshape(-1, now.hidden)
         gradients = compute_gradients(now, read, features, before, found, slopes)
         self.climb(gradients, int(counted.sum()), learning_rate)
         return StepResult(loss, int(counted.sum()))
+
+    def _go_back(
+        self, found: Contrast, slopes: Floats, hidden: Floats, targets: Integers
+    ) -> Contrast:
+        """Add to the gradients of a piece what goes back through time, from each word to the words before it.
+
+        ``slopes``, the gradients by b_t (steps, parts, hidden), are changed in place, and ``found`` is returned with
+        the gradients by a_w of the observed words. ``hidden`` are p_t, and ``targets`` (steps * parts,) those words.
+        """
+        now, from_later, back = self.current, np.zeros_like(slopes), np.zeros_like(slopes[0])
+        for t in reversed(range(len(slopes))):
+            p = hidden[t]
+            # zero where a sequence begins, because p is 0 there
+            from_later[t] = back * p * (1 - p)
+            slopes[t] += from_later[t]
+            back = slopes[t] @ now.transitions
+        from_later = from_later.reshape(-1, now.hidden)
+        words = found.words + sum_rows(targets, from_later @ now.outputs.T, len(now.words))
+        return found._replace(
+            words=words, outputs=found.outputs + now.words[targets].T @ from_later
+        )
 
 
 def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:
