@@ -16,7 +16,7 @@ need only products of G with vectors: one with a small matrix for letters, and t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -92,19 +92,12 @@ def find_most_probable(
     return compute_errors(p, words, seen), p
 
 
-class Solution(NamedTuple):
-    """The solution of (I + D G) d = rhs for many states."""
-
-    d: Floats  # (states, types), up to what G maps to zero
-    moved: Floats  # G d (states, types)
-    size: Floats  # rhs' G rhs (states,)
-
-
-def solve(p: Floats, seen: Floats, product: Product, rhs: Floats) -> Solution:
+def solve(p: Floats, seen: Floats, product: Product, rhs: Floats) -> tuple[Floats, Floats, Floats]:
     """Solve (I + D G) d = rhs for every state by conjugate gradients in the inner product of G.
 
-    ``p`` (states, types) are the probabilities in D, and ``seen`` (states,) is 0 for a state whose D is zero. A name
-    with ``moved`` is G times the vector of that name.
+    ``p`` (states, types) are the probabilities in D, and ``seen`` (states,) is 0 for a state whose D is zero. Return d,
+    up to what G maps to zero, and G d (states, types), and rhs' G rhs (states,). A name with ``moved`` is G times the
+    vector of that name.
     """
     d, d_moved = np.zeros_like(rhs), np.zeros_like(rhs)
     residual = direction = rhs
@@ -126,7 +119,7 @@ def solve(p: Floats, seen: Floats, product: Product, rhs: Floats) -> Solution:
         b = np.divide(new_size, size, out=np.zeros_like(size), where=unsolved)[:, None]
         direction, direction_moved = residual + b * direction, residual_moved + b * direction_moved
         size = new_size
-    return Solution(d, d_moved, first_size)
+    return d, d_moved, first_size
 
 
 def multiply_by_covariance(p: Floats, seen: Floats, v: Floats) -> Floats:

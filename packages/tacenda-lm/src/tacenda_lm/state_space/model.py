@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.array_ops import merge_rows
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
@@ -22,17 +21,12 @@ from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.distributions import log_softmax
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.prediction import StateSpacePredictor, Text, read_windows
+from tacenda_lm.state_space.prediction import PieceReader, StateSpacePredictor, read_windows
 from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
 from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, train
-
-# options that only one way of training has
-_GRADIENT_OPTIONS = ("dropout",)
-_RULES_OPTIONS = ("advanced.last_piece", "advanced.norm_limit")
-_JOINT_OPTIONS = tuple(f"advanced.joint_{name}" for name in ("width", "dropout", "sum"))
 
 # what training begins with
 _INITIAL_SCALE = 0.1  # of the elements of matrices
@@ -147,10 +141,12 @@ class StateSpaceLMSettings(options.SeededSettings):
         return (self.order - 1) * self.features + of_runs
 
     def idle(self) -> Mapping[str, str]:
-        of_others = _RULES_OPTIONS if self.training == "gradient" else _GRADIENT_OPTIONS
-        reasons = dict.fromkeys(of_others, f'with training="{self.training}"')
+        of_rules, of_runs = ("last_piece", "norm_limit"), ("width", "dropout", "sum")
+        reasons = {"dropout": 'with training="rules"'}
+        if self.training == "gradient":
+            reasons = {f"advanced.{name}": 'with training="gradient"' for name in of_rules}
         if self.advanced.joint_order == 1:
-            reasons |= dict.fromkeys(_JOINT_OPTIONS, "with joint_order=1")
+            reasons |= {f"advanced.joint_{name}": "with joint_order=1" for name in of_runs}
         if self.order == 1:
             reasons["features"] = "with order=1"
         if not self.internal and self.training == "gradient":
@@ -292,7 +288,7 @@ class GradientTrainer(StreamTrainer):
     ) -> None:
         self.current, self.joint = parameters, joint
         self.source, text = source, source.text
-        self._pieces = Text(text, settings.order - 1, joint)
+        self._reader = PieceReader(text, settings.order - 1, joint)
         shape = source.parts, self._count_carried()
         # the states before the next batch
         self._carried = np.zeros(shape, parameters.outputs.dtype)
@@ -306,7 +302,7 @@ class GradientTrainer(StreamTrainer):
         return self.current.internal
 
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
-        piece = self._pieces.read_piece(self.source.positions(batch))
+        piece = self._reader.read_piece(self.source.positions(batch))
         if batch[0] == 0:
             self._carried[:] = 0
         with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
@@ -315,7 +311,7 @@ class GradientTrainer(StreamTrainer):
         return StepResult(loss, float(piece.live.sum()), norm)
 
     def predictor(self) -> StateSpacePredictor:
-        return StateSpacePredictor(self.current, self.joint, self._pieces.n, self.boundary)
+        return StateSpacePredictor(self.current, self.joint, self._reader.n, self.boundary)
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         """Change the parameters, and return the summed loss of the piece and the norm of the mean gradient, if any."""
@@ -384,15 +380,14 @@ class RulesTrainer(GradientTrainer):
             changes["biases"] += e.sum(axis=0)[:, None]
             d_features[t] = moved[:, n_q:]
             self._carried[:] = s * piece.live[t][:, None]
-        width = p.features.shape[1]
-        words, (sums,) = merge_rows(piece.inputs.words.ravel(), d_features.reshape(-1, width))
+        words, sums = piece.inputs.sum_gradients(p, d_features)["features"]
         changes["features"][words] = sums
         advanced, rate = self.settings.advanced, learning_rate / max(float(piece.live.sum()), 1.0)
         changes["features"][self.joint.unknown] = 0
         if not advanced.biases:
             changes["biases"][:] = 0
         for name, change in changes.items():
-            table = getattr(self.current, name)
+            table = self.tables[name]
             table += np.float32(rate) * change
             squares = float((table.astype(np.float64) ** 2).sum())
             if name != "biases" and squares > advanced.norm_limit:

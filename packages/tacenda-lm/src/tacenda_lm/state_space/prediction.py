@@ -28,8 +28,8 @@ def read_windows(stream: Stream, positions: Integers, n: int, filler: int) -> In
     return np.where(present, words, filler)
 
 
-class Text:
-    """A stream, with the number ``n`` of single tokens and the runs of tokens that are inputs at each place."""
+class PieceReader:
+    """Reads pieces of a stream, with ``n`` single tokens and the runs of ``joint`` as the inputs at each place."""
 
     def __init__(self, stream: Stream, n: int, joint: JointTokens) -> None:
         self.stream, self.n, self.joint = stream, n, joint
@@ -104,8 +104,8 @@ class StateSpacePredictor(Predictor):
     def score(self, stream: Stream) -> Float64:
         scores = np.zeros(len(stream.ids))
         sequences = np.arange(len(stream.offsets) - 1)
-        text = Text(stream, self.n, self.joint)
-        for positions, passed in self._forward_blocks(text, sequences):
+        reader = PieceReader(stream, self.n, self.joint)
+        for positions, passed in self._forward_blocks(reader, sequences):
             inside = positions >= 0
             words = np.where(inside, stream.ids[positions], 0)
             of_words = np.take_along_axis(passed.log_probs, words[..., None], 2)[..., 0]
@@ -133,26 +133,26 @@ class StateSpacePredictor(Predictor):
         (q, _), words = self._unpack([state]), state.parts(2)[0]
         if not len(ids):
             return
-        text = Text(Stream.following(ids, words), self.n, self.joint)
+        reader = PieceReader(Stream.following(ids, words), self.n, self.joint)
         size, begin = self._count_steps(1), len(words)
         for i in range(0, len(ids), size):
             end = min(i + size, len(ids))
-            piece = text.read_piece(np.arange(begin + i, begin + end)[:, None])
+            piece = reader.read_piece(np.arange(begin + i, begin + end)[:, None])
             # the first token is read too if the state has no tokens before it
             seen = (piece.words != self.joint.unknown).astype(np.float32)
             piece = piece._replace(live=np.ones_like(piece.live), seen=seen)
             passed = self._recurrence.forward(piece, q)
             q = passed.after
-            last = text.stream.ids[max(0, begin + end - self.window) : begin + end]
+            last = reader.stream.ids[max(0, begin + end - self.window) : begin + end]
             yield piece, passed, self._make_state(tuple(last.tolist()), q[0])
 
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
-        text = Text(stream, self.n, self.joint)
+        reader = PieceReader(stream, self.n, self.joint)
         offsets, firsts, types = stream.offsets, stream.firsts, self.n_types
         # a block has whole sequences, or is a part of one
         for first, last in runs(offsets, rows_of_block(types)):
             begin, end = int(offsets[first]), int(offsets[last])
-            blocks = self._forward_blocks(text, np.arange(first, last))
+            blocks = self._forward_blocks(reader, np.arange(first, last))
             if last == first + 1:
                 for positions, passed in blocks:
                     yield np.asarray(passed.log_probs[~firsts[positions]], np.float32)
@@ -168,13 +168,13 @@ class StateSpacePredictor(Predictor):
         return max(1, _LOG_PROBS_PER_PIECE // (texts * self.n_types))
 
     def _forward_blocks(
-        self, text: Text, sequences: Integers
+        self, reader: PieceReader, sequences: Integers
     ) -> Iterator[tuple[Integers, Forward]]:
         """Yield positions (steps, texts), -1 after the end of a text, and the results there.
 
         Sequences of similar lengths are side by side; the positions of one sequence come in their order.
         """
-        p, offsets = self.parameters, text.stream.offsets
+        p, offsets = self.parameters, reader.stream.offsets
         lengths = np.diff(offsets)[sequences]
         longest_first = np.argsort(-lengths, kind="stable")
         for i in range(0, len(sequences), _TEXTS_PER_BLOCK):
@@ -185,7 +185,7 @@ class StateSpacePredictor(Predictor):
                 n = int(np.count_nonzero(sizes > t))  # the others have ended
                 steps = t + np.arange(min(self._count_steps(n), int(sizes[0]) - t))[:, None]
                 positions = np.where(steps < sizes[:n], begins[:n] + steps, -1)
-                passed = self._recurrence.forward(text.read_piece(positions), q[:n])
+                passed = self._recurrence.forward(reader.read_piece(positions), q[:n])
                 yield positions, passed
                 q, t = passed.after, t + len(steps)
 

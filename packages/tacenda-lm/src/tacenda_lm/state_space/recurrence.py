@@ -88,6 +88,18 @@ class Inputs(NamedTuple):
             parts.append(vectors.sum(axis=-2))
         return np.concatenate(parts, axis=-1)
 
+    def sum_gradients(self, p: Parameters, d_x: Floats) -> dict[str, Gradient]:
+        """Return the gradients by ``features`` and ``joint``; ``d_x`` (steps, texts, inputs) are those by `look_up`."""
+        n, width = self.words.shape[-1], p.features.shape[1]
+        of_tokens = d_x[..., : n * width].reshape(-1, width)
+        rows, (d_features,) = merge_rows(self.words.ravel(), of_tokens)
+        gradients: dict[str, Gradient] = {"features": (rows, d_features)}
+        if self.runs.shape[-1]:
+            stored = np.nonzero(self.runs >= 0)
+            rows, (d_joint,) = merge_rows(self.runs[stored], d_x[stored[:2]][:, n * width :])
+            gradients["joint"] = rows, d_joint
+        return gradients
+
 
 # -- pieces of texts ---------------------------------------------------------------------------------
 
@@ -228,22 +240,12 @@ class Recurrence:
         d_outputs[:, n_q:] += d_scores.reshape(flat).T @ seen_by_output.reshape(flat)
         back = d_scores @ p.outputs[:, n_q:]
         d_x += back if keep is None else back * keep[..., n_q:]
-        n, width = piece.inputs.words.shape[-1], p.features.shape[1]
-        rows, (d_features,) = merge_rows(
-            piece.inputs.words.ravel(), d_x[..., : n * width].reshape(-1, width)
-        )
-        gradients: dict[str, Gradient] = {
+        return loss, {
             "transition": (None, d_transition),
             "outputs": (None, d_outputs),
-            "features": (rows, d_features),
+            **piece.inputs.sum_gradients(p, d_x),
             "biases": (None, d_scores.reshape(flat).sum(axis=0)[:, None]),
         }
-        if piece.inputs.runs.shape[-1]:
-            stored = np.nonzero(piece.inputs.runs >= 0)
-            d_joint = d_x[stored[:2]][:, n * width :]
-            rows, (d_joint,) = merge_rows(piece.inputs.runs[stored], d_joint)
-            gradients["joint"] = rows, d_joint
-        return loss, gradients
 
     def _go_back(
         self,
@@ -268,7 +270,7 @@ class Recurrence:
             # w is minus the gradient by u that comes through e
             w = multiply_by_covariance(passed.reached[t], piece.seen[t], g @ gain.T)
             if self.product is not None:
-                w = solve(passed.reached[t], piece.seen[t], self.product, w).d
+                w, _, _ = solve(passed.reached[t], piece.seen[t], self.product, w)
                 # the softmax is of u + G e, and G = variance B B'
                 d_outputs -= p.variance * (w.T @ (errors @ p.outputs))
                 d_outputs -= p.variance * (errors.T @ (w @ p.outputs))
