@@ -63,9 +63,10 @@ def smooth_states(pool, slots, emitted, later, probabilities):
 
         later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
 
-    ``pool`` (blocks, k, k) are blocks A, and ``slots`` (words,) which of them leads from each word to the next, which
-    each state of its class has emitted with the probabilities ``emitted`` (words, k). ``later`` (k,) is that of the
-    next word of the last, and becomes that of the first. All are float32 but the slots.
+    ``pool`` (blocks, k, k) has blocks A, and ``slots`` (words,) the index of the block from each word to the next.
+    ``emitted`` (words, k) is p(next word | j) for each state j of the next word. ``later`` (k,) is given for the word
+    after the piece, and becomes that of the first word. ``probabilities`` (words, k) are changed. All arrays but
+    ``slots`` are float32.
     """
     k = len(later)
     least, reached = np.finfo(np.float32).tiny, np.empty_like(later)

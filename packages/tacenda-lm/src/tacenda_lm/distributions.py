@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,9 +97,8 @@ def check_normalized(
         sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
     worst = 0.0
     for sequence in (None, *sequences):
-        states = [model.null() if sequence is None else model.start()]
-        for word in sequence or []:
-            states.append(model.advance(states[-1], word))
+        start = model.null() if sequence is None else model.start()
+        states = accumulate(sequence or [], model.advance, initial=start)
         done = 0
         for rows in distributions_of(model, states):
             sums = np.exp(rows.astype(np.float64)).sum(axis=1)

@@ -81,6 +81,11 @@ class Stream(NamedTuple):
         firsts[begins[slice(*np.searchsorted(begins, (start, end)))] - start] = True
         return firsts
 
+    def _find_begins(self, positions: Integers) -> npt.NDArray[np.int64]:
+        """Return where the sequence of each position begins; a position before the first id has the last sequence."""
+        begins = self.offsets[:-1]
+        return begins[np.searchsorted(begins, positions, side="right") - 1]
+
     def before(self, positions: Integers, n: int) -> tuple[npt.NDArray[np.int64], _Bools]:
         """Return the n ids before each position, the last first, and whether each belongs to the same sequence.
 
@@ -90,23 +95,20 @@ class Stream(NamedTuple):
         places = np.asarray(positions)[..., None] - np.arange(1, n + 1)
         if not len(self.ids):
             return np.zeros(places.shape, np.int64), np.zeros(places.shape, bool)
-        begins = self.offsets[:-1]
-        # of the sequence of each position; ids before it are not present, whatever is read there
-        begin = begins[np.searchsorted(begins, positions, side="right") - 1]
+        # ids before the sequence are not present, whatever is read there
         ids = self.ids[np.clip(places, 0, len(self.ids) - 1)].astype(np.int64)
-        return ids, places >= begin[..., None]
+        return ids, places >= self._find_begins(positions)[..., None]
 
     def windows(
         self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], reach: int
     ) -> Windows:
         """Return the pieces between ``starts`` and ``ends``, each with up to ``reach`` ids before it."""
-        begins = self.offsets[:-1]
-        of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
-        lows = np.maximum(of_starts, starts - reach)
+        lows = np.maximum(self._find_begins(starts), starts - reach)
         lengths, n_rows = ends - lows, ends - starts
         firsts = np.concatenate([[0], np.cumsum(lengths)])
         # the places of the ids of all pieces, one piece after another
         at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
+        begins = self.offsets[:-1]
         inner = [
             begins[slice(*np.searchsorted(begins, (low + 1, end)))] - low + first
             for low, end, first in zip(lows, ends, firsts[:-1], strict=True)
@@ -114,12 +116,10 @@ class Stream(NamedTuple):
         offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
         # the positions of each piece, one piece after another: start, start + 1 ... end - 1
         rows = np.repeat(ends - np.cumsum(n_rows), n_rows) + np.arange(n_rows.sum())
-        of_rows = begins[np.searchsorted(begins, rows, side="right") - 1]
         words, targets = np.asarray(self.ids[at]), np.asarray(self.ids[rows])
         forget_pages(self.ids)
-        return Windows(
-            words, offsets, firsts[:-1] + starts - lows, firsts[1:], targets, rows > of_rows
-        )
+        counted = rows > self._find_begins(rows)
+        return Windows(words, offsets, firsts[:-1] + starts - lows, firsts[1:], targets, counted)
 
 
 class Contexts(NamedTuple):

@@ -16,8 +16,8 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Container
-from functools import partial
-from itertools import chain
+from functools import partial, reduce
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +110,7 @@ def _list_known_words(model: Any) -> list[int]:
 
 def _advance_over(model: Any, words: list[int]) -> Any:
     """Return the state after some words from the start."""
-    state = model.start()
-    for word in words:
-        state = model.advance(state, word)
-    return state
+    return reduce(model.advance, words, model.start())
 
 
 def _sample_states(model: Any) -> list[Any]:
@@ -185,10 +182,9 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
     assert scores.dtype == np.float64, f"score_corpus returns {scores.dtype}, not float64"
     expected = []
     for sequence in sequences:
-        state = model.start()
-        for word in sequence:
+        states = accumulate(sequence, model.advance, initial=model.start())
+        for state, word in zip(states, sequence, strict=False):
             expected.append(float(model.log_prob([state], np.array([word]))[0]))
-            state = model.advance(state, word)
     close(scores, expected, err_msg="score_corpus differs from scoring word by word")
     rows = np.concatenate(list(model.distributions(ids, offsets)))
     one_each = rows.shape == (len(ids), len(model.vocabulary))
@@ -253,8 +249,8 @@ def _check_surprisal_table(model: Any, atol: float) -> None:
     found = np.asarray(table["surprisal"], float)
     error = "surprisal_table differs from score_corpus"
     np.testing.assert_allclose(found, -expected / np.log(2), atol=atol / np.log(2), err_msg=error)
-    known = np.asarray(table["known"]).tolist()
-    assert known == [True] * 3 + [False, True, False, True], (
+    is_known = np.asarray(table["known"]).tolist()
+    assert is_known == [True] * 3 + [False, True, False, True], (
         "surprisal_table does not tell the words of the vocabulary from others"
     )
 
