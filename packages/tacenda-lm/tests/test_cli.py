@@ -164,7 +164,7 @@ def test_an_option_of_a_text_without_a_text_is_refused(run, saved, tmp_path, com
 @pytest.mark.parametrize("option", ["--seed", "--temperature", "--k"])
 def test_a_beam_takes_no_option_of_random_draws(refused, saved, option):
     err = refused("generate", saved, "--beam", 5, option, 1, status=2)
-    assert f"leave out {option}" in err
+    assert f"{option} has no effect with --beam; leave it out" in " ".join(err.split())
 
 
 def test_mix_fits_weights_and_saves_a_mixture(printed, saved, valid, tmp_path):
@@ -515,15 +515,16 @@ def test_compact_measures_an_installed_model_where_it_lies(printed, saved, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "status", "message"),
     [
-        (["--precision", "int8"], "has no --precision"),
-        (["--bits", 99], "bits"),
-        (["--bits", 0], "bits"),
+        (["--precision", "int8"], 2, "--precision has no effect on a model 'kneser_ney'"),
+        (["--bits", 99], 1, "bits"),
+        (["--bits", 0], 1, "bits"),
     ],
 )
-def test_a_form_that_a_model_does_not_have_is_refused(refused, saved, tmp_path, arguments, message):
-    err = refused("compact", saved, "--output", tmp_path / "small", *arguments)
-    assert err.count("\n") == 1
-    assert message in err
+def test_a_form_that_a_model_does_not_have_is_refused(
+    refused, saved, tmp_path, arguments, status, message
+):
+    err = refused("compact", saved, "--output", tmp_path / "small", *arguments, status=status)
+    assert message in " ".join(err.split())
     assert not (tmp_path / "small").exists()

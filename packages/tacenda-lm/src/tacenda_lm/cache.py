@@ -18,6 +18,7 @@ from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.line_sketch import LineSketch
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_step
@@ -203,6 +204,16 @@ class HasContextVectors(Protocol):
         ...
 
 
+def _replaced_by_fits(name: str) -> Any:
+    """Return the property of a `NeuralCache` for an attribute that every fit of its model replaces."""
+
+    def read(cache: Any) -> Any:
+        cache._follow_model()
+        return getattr(cache, f"_{name}")
+
+    return property(read, lambda cache, value: setattr(cache, f"_{name}", value))
+
+
 class NeuralCache(_Cache):
     """A cache that predicts words that recently followed similar contexts.
 
@@ -242,7 +253,9 @@ class NeuralCache(_Cache):
         ConfigurationError if the model does not predict from vectors, or an option is unknown or out of range.
         """
         if "hlbl" in options:
-            raise ConfigurationError("NeuralCache.over takes a model: leave out hlbl")
+            raise ConfigurationError(
+                "a cache over a model takes the vectors of that model: leave out hlbl"
+            )
         cache = cls(**options)
         cache._set_model(model, is_given=True)
         return cache
@@ -262,22 +275,21 @@ class NeuralCache(_Cache):
         s = self.settings
         return f"<NeuralCache(over {self.model!r}, window={s.window}, sharpness={s.sharpness}), {state}>"
 
-    @property
-    def fitted_on(self) -> dict[str, Any]:
-        """Facts about the fit of the model. If the model was fitted again, the cache adapts."""
-        if self.model.fitted_on and self.model.fitted_on is not self._adopted_fit:
-            self._adopt()
-        return self._facts
-
-    @fitted_on.setter
-    def fitted_on(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
+    fitted_on = _replaced_by_fits("fitted_on")
+    figures = _replaced_by_fits("figures")
+    line_sketch = _replaced_by_fits("line_sketch")
+    _line_sketch: LineSketch | None = None
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary of the model. Raises NotFittedError."""
-        _ = self.fitted_on  # adapts
+        self._follow_model()
         return super().vocabulary
+
+    def _follow_model(self) -> None:
+        """Adopt the last fit of the model, if that was not done yet."""
+        if self.model.fitted_on and self.model.fitted_on is not self._adopted_fit:
+            self._adopt()
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         if self.keeps_checkpoints:

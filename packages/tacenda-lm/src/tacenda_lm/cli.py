@@ -11,9 +11,10 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -24,7 +25,6 @@ from tacenda.errors import ArtifactError, ConfigurationError
 if TYPE_CHECKING:
     from tacenda import Vocabulary
     from tacenda_lm.language_model import LanguageModel
-    from tacenda_lm.perplexity import Perplexity
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
 
@@ -52,6 +52,7 @@ _MAX_BEAM = 1000  # width of a beam search, which holds as many states
 
 @app.command()
 def surprisal(
+    command: typer.Context,
     folder: common.Folder,
     files: Annotated[
         list[Path],
@@ -108,12 +109,9 @@ def surprisal(
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
-    item_options = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
-    item_options["no-quotes"] = not quotes
-    needing_region = [name for name, value in item_options.items() if value]
-    if region is None and needing_region:
-        name = needing_region[0]
-        raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
+    if region is None:
+        of_items = "--item", "--sentence", "--words", "--delimiter", "--quotes"
+        common.refuse_idle(command, "without --region COLUMN, the column of the regions", *of_items)
     if output is not None:
         check_ending(output)
         common.check_file(output, force)
@@ -130,19 +128,11 @@ def surprisal(
         texts = [read for text in texts for read in read_items(text, **form)]
     else:  # with a line end after it, no text is taken for the name of a file
         texts = [text if isinstance(text, Path) else "\n".join([*text, ""]) for text in texts]
+    scoring: dict[str, Any] = {"unknown": unknown, "unseen_types": unseen_types}
+    scoring |= {"context": context, "split": split, "tokenizer": tokenizer, **reading}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the notes of the table have the same text
-        table = surprisal_table(
-            model,
-            texts,
-            previous=previous,
-            unknown=cast("Any", unknown),
-            unseen_types=unseen_types,
-            context=cast("Any", context),
-            split=cast("Any", split),
-            tokenizer=tokenizer,
-            **reading,
-        )
+        table = surprisal_table(model, texts, previous=previous, **scoring)
     for note in table.notes:
         typer.echo(f"note: {common.as_options(note)}", err=True)
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
@@ -152,7 +142,7 @@ def surprisal(
 
 @app.command()
 def compact(
-    context: typer.Context,
+    command: typer.Context,
     folder: common.Folder,
     output: common.Output,
     bits: int | None = Option(None, help="Bits per log-probability (kneser_ney). Default: 8."),
@@ -176,31 +166,22 @@ def compact(
     from tacenda_lm import KneserNey
 
     if text is None:
-        common.refuse_idle(context, "without --text FILE", "--tokenizer", "--encoding", "--errors")
+        common.refuse_idle(command, "without --text FILE", "--tokenizer", "--encoding", "--errors")
     model = _load(folder)
-    if isinstance(model, KneserNey):
-        without_effect = {"precision": precision is not None}
-    else:
-        without_effect = {"bits": bits is not None, "prune": prune != 0}
-    for name, is_given in without_effect.items():
-        if is_given:
-            raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
+    of_others = ["--precision"] if isinstance(model, KneserNey) else ["--bits", "--prune"]
+    common.refuse_idle(command, f"on a model {model.name!r}", *of_others)
     common.check_output(output, force)
-
-    def measure(measured: LanguageModel) -> Perplexity:
-        return measured.perplexity(sentences, context=measured.own_context, marks="keep")
-
     if text is not None:  # before anything is saved: the file may be missing, or hold no text
         read = _read_sentences(model, text, tokenizer, "refuse", encoding, errors)
         sentences = list(_announce_fitted_lines(model, read))
-        old = measure(model)
+        old = model.perplexity(sentences, context=model.own_context, marks="keep")
     if isinstance(model, KneserNey):
         smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
         small = common.save_smaller(smaller, folder, output, None)
     else:
         small = common.save_smaller(model, folder, output, precision or "int8")
     if text is not None:
-        new = measure(small)
+        new = small.perplexity(sentences, context=small.own_context, marks="keep")
         typer.echo(
             f"perplexity of {text}, {new.n_tokens:,} tokens: {old.value:.2f}, now {new.value:.2f}"
         )
@@ -385,6 +366,7 @@ def perplexity(
 
 @app.command()
 def generate(
+    command: typer.Context,
     folder: common.Folder,
     context: str = Option("", help="Words that every sentence begins with."),
     n: int = Option(
@@ -416,10 +398,8 @@ def generate(
 
     from tacenda.tokenizers import get_tokenizer
 
-    options = {"--seed": seed, "--temperature": temperature, "--k": k}
-    of_sampling = [name for name, value in options.items() if value is not None]
-    if beam is not None and of_sampling:
-        raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(of_sampling)}")
+    if beam is not None:
+        common.refuse_idle(command, "with --beam", "--seed", "--temperature", "--k")
     model = _load(folder)
     beginning = list(get_tokenizer(_choose_tokenizer(model, tokenizer))(context)) if context else []
     if beam is not None:
@@ -440,7 +420,7 @@ def generate(
 
 @app.command()
 def mix(
-    context: typer.Context,
+    command: typer.Context,
     folders: Annotated[
         list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
@@ -462,12 +442,12 @@ def mix(
     from tacenda_lm.mixture.adaptive import AdaptiveMixture
     from tacenda_lm.mixture.fixed import Mixture
 
-    if adaptive and valid is None:
-        raise typer.BadParameter("--adaptive needs --valid FILE to fit the weights to")
     if valid is None:
+        if adaptive:
+            raise typer.BadParameter("--adaptive needs --valid FILE to fit the weights to")
         of_text = "--tokenizer", "--marks", "--encoding", "--errors"
-        common.refuse_idle(context, "without --valid FILE", *of_text)
-    if valid is not None and weights is not None:
+        common.refuse_idle(command, "without --valid FILE", *of_text)
+    elif weights is not None:
         raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
     try:
         fixed = None if weights is None else [float(weight) for weight in weights.split(",")]
@@ -504,11 +484,6 @@ def cache(
     from tacenda_lm.cache import NeuralCache
 
     options = common.options_of(settings)
-    if "hlbl" in options:
-        raise ConfigurationError(
-            "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl, or fit a model with its cache "
-            "with `tacenda lm fit --model neural_cache`"
-        )
     common.check_output(output, force)
     NeuralCache.over(_load(folder), **options).save(output)
     typer.echo(f"neural_cache, saved in {output}", err=True)
@@ -630,13 +605,12 @@ def _name_components(folders: list[Path]) -> list[str]:
     from tacenda.artifact.folder import check_name
 
     names = [folder.resolve().name for folder in folders]
-    try:
+    with suppress(ArtifactError):
         for name in names:
             check_name(name)
-        is_usable = len(set(names)) == len(names)
-    except ArtifactError:
-        is_usable = False
-    return names if is_usable else [f"model-{i}" for i in range(len(folders))]
+        if len(set(names)) == len(names):
+            return names
+    return [f"model-{i}" for i in range(len(folders))]
 
 
 def _choose_tokenizer(model: LanguageModel, tokenizer: str | None) -> str:

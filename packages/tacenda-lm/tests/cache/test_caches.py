@@ -217,9 +217,9 @@ def test_a_cache_has_the_facts_of_the_last_fit_of_its_model(tmp_path):
     for words in (text(), [["one", "two", "three"]] * 5):
         for cache, inner in ((over, model), (own, own.model)):
             inner.fit(words)
+            assert cache.figures == []
             assert cache.is_fitted
             assert cache.fitted_on == inner.fitted_on
-            assert cache.figures == []
             inner.fit(words[:4])  # and what is saved adapts without another call
             cache.save(tmp_path / "cache")
             assert NeuralCache.load(tmp_path / "cache").fitted_on == inner.fitted_on
@@ -296,7 +296,7 @@ def test_the_command_line_makes_caches_and_mixes_them(printed, refused, write_fi
             "hlbl",
             "--set",
             "hlbl.width=3",
-            "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl",
+            "a cache over a model takes the vectors of that model: leave out hlbl",
         ),
     ):
         assert said in refused("cache", tmp_path / model, "-o", tmp_path / "x", *more)
