@@ -53,13 +53,3 @@ def test_a_temporal_machine_may_learn_in_another_way_than_the_plain_one():
     temporal = TemporalFRBM.starting_from(plain, epochs=1, learning="likelihood")
     assert temporal.settings.learning == "likelihood"
     assert temporal.fit(SENTENCES, valid=None).is_fitted is True
-
-
-def test_a_temperature_near_zero_draws_the_most_probable_word():
-    lm = KneserNey(order=2).fit(SENTENCES)
-    drawn = {
-        tuple(lm.sample("w1", temperature=t, seed=s).words)
-        for t in (1e-320, 1e-3)
-        for s in range(3)
-    }
-    assert drawn == {tuple(lm.greedy("w1").words)}

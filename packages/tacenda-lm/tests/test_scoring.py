@@ -187,6 +187,15 @@ def test_perplexity_carries_its_protocol(model):
     assert (again, again.to_dict()) == (found, found.to_dict())
 
 
+def test_perplexities_that_were_measured_in_one_way_can_be_pooled(model):
+    text, way = [["a", "b"], [], ["c", "zebra"]], {"context": "stream", "blank_lines": "count"}
+    parts = [model.perplexity(text[:1], **way), model.perplexity(text[1:], **way)]
+    whole = model.perplexity(text, **way).to_dict()
+    assert Perplexity.pool(parts).to_dict() == pytest.approx(whole)
+    with pytest.raises(ConfigurationError, match="different blank_lines cannot be pooled"):
+        Perplexity.pool([*parts, model.perplexity(text, context="stream")])
+
+
 def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwarn):
     model = KneserNey(order=1).fit([["a", "b", "c"], ["b", "a"]] * 20)
     known, unknown = [["a", "b"]], [["x", "y"]]
@@ -408,10 +417,13 @@ def test_samples_repeat_with_their_seed_and_hold_no_unknown_word(model):
     assert len(set(map(tuple, first))) > 5
     assert not any("<unk>" in words for words in first)
     assert all(model.sample(seed=i, k=1).words == ["a", "b"] for i in range(5))
-    cold = [model.sample(seed=i, temperature=0.01).words for i in range(20)]
-    assert cold == [["a", "b"]] * 20
-    half, same = (model.sample(seed=3, temperature=t) for t in (Fraction(1, 2), 0.5))
-    assert half == same
+    for near_zero in (0.01, 1e-320):
+        cold = [model.sample(seed=i, temperature=near_zero).words for i in range(10)]
+        assert cold == [["a", "b"]] * 10
+    fraction, short, half = (
+        model.sample(seed=3, temperature=t) for t in (Fraction(1, 2), np.float32(0.5), 0.5)
+    )
+    assert fraction == short == half
 
 
 def test_greedy_takes_the_best_word_at_every_step(model):
@@ -504,6 +516,9 @@ def test_rescoring_adds_the_model_to_the_own_scores(model):
     assert model.rescore([]) == []
     with pytest.raises(DataError, match="hypothesis 2 is nan"):
         model.rescore([("a", -1.0), ("b", math.nan)])
+    for wrong in (["a b", "c"], [("a", "b")], [("a", None)], 3):
+        with pytest.raises(DataError, match=r"give \(sentence, score\) pairs"):
+            model.rescore(wrong)
 
 
 # -- fitting and the card ------------------------------------------------------------------------------

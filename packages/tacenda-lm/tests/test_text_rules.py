@@ -98,10 +98,11 @@ def test_the_written_unknown_word_is_said_once_and_counted(tmp_path):
 
 def test_a_text_of_unknown_words_or_of_another_tokenizer_is_announced_once(tmp_path):
     corpus = Corpus.from_text("the cat, the dog. the mat, (the cat)\n" * 5, tokenizer="words")
-    lm, again = KneserNey(order=2).fit(corpus), KneserNey(order=2).fit(corpus)
+    lm, again, other = (KneserNey(order=2).fit(corpus) for _ in range(3))
     line = "the cat, the dog. (the mat) the dog, the cat."
-    with pytest.warns(TacendaWarning, match="of 60 words .* give tokenizer='words'"):
-        lm.perplexity("\n".join([line] * 6))
+    for model, separator in ((lm, "\n"), (other, " ")):
+        with pytest.warns(TacendaWarning, match="of 60 words .* give tokenizer='words'"):
+            model.perplexity(separator.join([line] * 6))
     with warnings.catch_warnings(action="error"):
         lm.perplexity("\n".join([line] * 6))  # said once
         again.perplexity("\n".join([line] * 6), tokenizer="words")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
+from functools import reduce
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -38,9 +38,8 @@ class Continuation(NamedTuple):
 
 def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> State:
     """Return the state after the words of a context, which follows ``<s>``, or an unknown context if ``bos=False``."""
-    state: State = model.start() if bos else model.null()
-    for word in model.vocabulary.encode(model._tokens(context)).tolist():
-        state = model.advance(state, word)
+    words = model.vocabulary.encode(model._tokens(context)).tolist()
+    state: State = reduce(model.advance, words, model.start() if bos else model.null())
     return state
 
 
@@ -56,8 +55,7 @@ def top_k(
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be among them."""
     check_whole("k", k)
     p = next_word(model, context, bos=bos)
-    best = _find_largest(p, k)
-    return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
+    return [(model.vocabulary.words[i], float(p[i])) for i in _find_largest(p, k).tolist()]
 
 
 def sample(
@@ -97,8 +95,11 @@ def sample(
         The temperature, k, max_words or seed is out of range, or every word that may be drawn has probability 0.
     """
     check_whole("max_words", max_words)
-    # from the smallest float to the largest: a fraction or an integer may be outside
-    if not isinstance(temperature, Real) or not math.ulp(0) <= temperature <= sys.float_info.max:
+    try:
+        divisor = float(temperature) if isinstance(temperature, Real) else math.nan
+    except OverflowError:  # an integer or a fraction above all floats
+        divisor = math.inf
+    if not 0 < divisor < math.inf:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
         )
@@ -117,7 +118,7 @@ def sample(
         scores = log_probs.copy()
         if not unknown:
             scores[vocabulary.oov_ids] = -np.inf
-        word = _draw_word(scores, rng, float(temperature), k)
+        word = _draw_word(scores, rng, divisor, k)
         total += float(log_probs[word])
         if word == vocabulary.boundary_id:
             return Continuation(words, total, True)

@@ -153,8 +153,8 @@ class LanguageModel(Estimator):
         It splits at whitespace: at ASCII whitespace, as KenLM does, if the model was read from an ARPA file or fitted
         to a text split that way, and otherwise at Unicode whitespace. The rule is saved with the model.
         """
-        recorded = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
-        return ASCII_WHITESPACE if recorded == ASCII_WHITESPACE else "whitespace"
+        is_ascii = self.fitted_on.get("tokenizer") == ASCII_WHITESPACE
+        return ASCII_WHITESPACE if is_ascii else "whitespace"
 
     @property
     def own_context(self) -> Context:
@@ -292,8 +292,8 @@ class LanguageModel(Estimator):
                 f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
                 "WikiText, and whatever is outside the vocabulary is scored like it"
             )
-        # a model of a plugin may lack these attributes before its first fit
-        before = getattr(self, "fitted_on", {}), getattr(self, "figures", [])
+        # a model of a plugin may lack figures before its first fit
+        before = self.fitted_on, getattr(self, "figures", [])
         self.fitted_on, self.figures = {}, []
         try:
             yield
@@ -400,24 +400,15 @@ class LanguageModel(Estimator):
         ConfigurationError
             There is no such context, or blank lines are to be counted in a corpus, which has none.
         """
+        found = None
+        chosen = self.string_tokenizer if tokenizer is None else tokenizer
         is_default = (tokenizer, context, marks, blank_lines) == _DEFAULT_MEASUREMENT
         if is_default and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
-            line = self._measure_line(text.removesuffix("\n"))
-            if line is not None:
-                refuse_file_name(text)
-                return line
-        vocabulary = self.vocabulary
-        check_context(context)
-        state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
-        chosen = self.string_tokenizer if tokenizer is None else tokenizer
-        for block in blocks(text, vocabulary, chosen, marks=marks, blank_lines=blank_lines):
-            ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
-            if context == "stream":
-                scores, state = self.score_from(state, ids)
-            else:
-                scores = self.score_corpus(ids, offsets)
-            parts.append(_sum_up(block, scores, offsets, spelling))
-        found = Perplexity.pool(parts, context, check_blank_lines(blank_lines))
+            refuse_file_name(text)
+            found = self._measure_line(text.removesuffix("\n"))
+        if found is None:
+            read = blocks(text, self.vocabulary, chosen, marks=marks, blank_lines=blank_lines)
+            found = self._measure_blocks(read, context, blank_lines)
         # not of all words, because an ARPA file may give <unk> any probability
         if found.without_oov > _IMPLAUSIBLE_PERPLEXITY:
             warn(
@@ -427,6 +418,21 @@ class LanguageModel(Estimator):
             )
         _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
+
+    def _measure_blocks(
+        self, read: Iterable[Block], context: Context, blank_lines: BlankLines
+    ) -> Perplexity:
+        """Return the perplexity of the blocks of a text."""
+        check_context(context)
+        state, parts, spelling = self.start(), [], UnknownWords(self.vocabulary)
+        for block in read:
+            ids, offsets = with_ends(block.ids, block.offsets, self.vocabulary.boundary_id)
+            if context == "stream":
+                scores, state = self.score_from(state, ids)
+            else:
+                scores = self.score_corpus(ids, offsets)
+            parts.append(_sum_up(block, scores, offsets, spelling))
+        return Perplexity.pool(parts, context, check_blank_lines(blank_lines))
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
@@ -487,9 +493,12 @@ class LanguageModel(Estimator):
         Raises
         ------
         DataError
-            A sum is NaN, as where a number given is.
+            A hypothesis is no pair of a sentence and a number, or a sum is NaN, as where a number given is.
         """
-        pairs = [(sentence, float(score)) for sentence, score in hypotheses]
+        try:
+            pairs = [(sentence, float(score)) for sentence, score in hypotheses]
+        except (TypeError, ValueError) as error:
+            raise DataError(f"give (sentence, score) pairs as hypotheses: {error}") from error
         tokens = [self._tokens(sentence) for sentence, _ in pairs]
         scored = self.token_log_probs(tokens)
         rescored = []
@@ -576,8 +585,7 @@ def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> 
     """
     if found.n_words < _MIN_WORDS_TO_WARN:
         return
-    fitted_on = getattr(model, "fitted_on", None) or {}
-    expected = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
+    expected = model.fitted_on.get("n_unknown", 0) / model.fitted_on.get("n_tokens", 1)
     recorded = {name for name in _find_recorded_tokenizers(model) if not is_own(name)}
     recorded.discard(ASCII_WHITESPACE)
     is_split_alike = split is None or not recorded or split in recorded
@@ -630,7 +638,7 @@ def find_fitted_tokenizers(model: LanguageModel) -> set[str]:
 
 def _find_recorded_tokenizers(model: Any) -> set[str]:
     """Return the tokenizer recorded in ``fitted_on`` of a model, or else those of its components."""
-    recorded = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
+    recorded = model.fitted_on.get("tokenizer")
     if recorded:
         return {str(recorded)}
     return set().union(*map(_find_recorded_tokenizers, model.nested().values()))

@@ -100,11 +100,23 @@ class Perplexity(float):
     def pool(
         cls,
         parts: Iterable[Perplexity],
-        context: Context = "sentence",
-        blank_lines: BlankLines = "skip",
+        context: Context | None = None,
+        blank_lines: BlankLines | None = None,
     ) -> Self:
-        """Combine the perplexities of several texts into one."""
+        """Combine the perplexities of several texts into one.
+
+        The parts say how they were measured, unless ``context`` and ``blank_lines`` do. Raises ConfigurationError if
+        they were measured in different ways.
+        """
         listed = list(parts)
+        protocol: dict[str, Any] = {"context": context, "blank_lines": blank_lines}
+        for name, value in protocol.items():
+            ways = {getattr(part, name) for part in listed} or {getattr(cls, name)}
+            if value is None and len(ways) > 1:
+                raise ConfigurationError(
+                    f"perplexities with different {name} cannot be pooled: measure all texts alike"
+                )
+            protocol[name] = value or ways.pop()
         names = "log_prob_known", "log_prob_oov", "log_prob_eos", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in listed) for name in names}
 
@@ -115,7 +127,7 @@ class Perplexity(float):
         def spell() -> tuple[int | None, float | None]:
             return add_up("n_characters"), add_up("log_prob_spelling")
 
-        return cls(**sums, _spell=spell, context=context, blank_lines=blank_lines)
+        return cls(**sums, **protocol, _spell=spell)
 
     @property
     def value(self) -> float:
