@@ -93,8 +93,9 @@ _PENALTY, _RATE = 0.16, 0.14
 _INITIAL_LENGTH = 0.1  # of a row of factors
 _BIAS_RATE = 0.06  # the thesis has 0.001
 _EXTRA_RATINGS = 10.0  # kappa
-MIN_PENALTY = 1e-6
 _ALS_BIAS_PENALTY = 0.08
+# With less, rows of few ratings have systems that are singular in float32; in deviations of the ratings for factors.
+_LEAST_ALS_PENALTY = 3e-4
 _MAX_BIAS_PENALTY = 16.0  # a larger one would make the steps of a bias unstable
 _BIAS_SWEEPS = 6  # enough to estimate the variances of the biases
 _SIDE_PENALTY, _SIDE_RATE = 1.0, 1.4
@@ -212,7 +213,8 @@ class PMFSettings(FactorizationSettings):
     solver: Literal["sgd", "als"] = option(
         "sgd",
         """how to fit the factors: by stochastic gradient descent, or by alternating least squares, which needs no
-        learning rate""",
+        learning rate, and takes penalties of at least 0.0003 (times the standard deviation of the ratings for factors)
+        """,
     )
 
 
@@ -230,8 +232,8 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
     reg_yj: float | None = option(
         None,
         """weight of the squared conditioning factors, for each user who has rated the item; None: the
-        standard deviation of the ratings, times more where users and items have few ratings (0.22 for
-        MovieLens-100K, 0.13 for MovieLens-1M); the thesis has 0.003""",
+        standard deviation of the ratings times their sparsity, which falls as users and items have more
+        ratings (0.22 for MovieLens-100K, 0.13 for MovieLens-1M); the thesis has 0.003""",
         at_least=0,
     )
 
@@ -603,9 +605,10 @@ class ALS(_Trainer):
 
     def _make_precision(self, factors: Weight, biases: Weight) -> Doubles:
         """Make diag(lambda, lambda_b); without biases lambda_b is so large that they stay at zero."""
-        settings = self._task.settings
-        of_bias = max(biases.each, MIN_PENALTY) if settings.biased else 1e12
-        return np.diag([*[max(factors.each, MIN_PENALTY)] * settings.n_factors, of_bias])
+        settings, least = self._task.settings, _LEAST_ALS_PENALTY
+        of_bias = max(biases.each, least) if settings.biased else 1e12
+        of_factor = max(factors.each, least * self._task.ratings.std)
+        return np.diag([*[of_factor] * settings.n_factors, of_bias])
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error after it."""
@@ -664,31 +667,30 @@ def share_among_rounds(
     sizes, table = np.diff(ratings.user_offsets), ratings.to_csr()
     filled = np.flatnonzero(sizes)
     order = np.random.default_rng([seed, len(filled)]).permutation(filled)
-    found, n, own = [], _MIN_ROUNDS, None
+    found, n, identity_table = [], _MIN_ROUNDS, None
     if identities is not None:
         ones = np.ones(len(identities.item_ids), np.float32)
         shape = identities.n_users, ratings.n_items
-        own = csr_array((ones, identities.item_ids, identities.offsets), shape=shape)
+        identity_table = csr_array((ones, identities.item_ids, identities.offsets), shape=shape)
         shared = compute_overlap(identities, ratings.n_items) * len(filled)
         n = max(n, math.ceil(shared / _MAX_SHARED_USERS))
     for part in np.array_split(order, max(min(n, len(order)), 1)):
         users = part[np.argsort(-sizes[part], kind="stable")]
-        rows, known = table[users], None
+        rows = table[users]
         items, by_item = _take_filled_columns(rows)
-        if own is not None:
-            told = own[users]
-            told_items, by_told = _take_filled_columns(told)
-            shares = (1.0 / np.maximum(np.diff(told.indptr), 1)).astype(np.float32)
-            known = Known(
-                DeviceCSR.of(told, device),
-                to_device(told_items, device),
-                DeviceCSR.of(by_told, device),
-                to_device(shares, device),
-            )
         of_users, of_items = DeviceCSR.of(rows, device), DeviceCSR.of(by_item, device)
         numbers = to_device(users, device), to_device(items, device)
+        known = None if identity_table is None else _make_known(identity_table[users], device)
         found.append(Round(numbers[0], of_users, numbers[1], of_items, known))
     return found
+
+
+def _make_known(rows: csr_array, device: str) -> Known:
+    """Put the identities (users, items) of the users of a round on the device."""
+    items, by_item = _take_filled_columns(rows)
+    shares = (1.0 / np.maximum(np.diff(rows.indptr), 1)).astype(np.float32)
+    of_items = to_device(items, device), DeviceCSR.of(by_item, device)
+    return Known(DeviceCSR.of(rows, device), *of_items, to_device(shares, device))
 
 
 def compute_overlap(identities: Identities, n_items: int) -> float:

@@ -33,7 +33,6 @@ from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.factorization import (
-    MIN_PENALTY,
     ConditionalPMFSettings,
     FactorizationSettings,
     PMFSettings,
@@ -57,6 +56,7 @@ from tacenda_surprise.variance import (
 )
 from tacenda_surprise.variance import fit as fit_variances
 
+_MIN_PENALTY = 1e-6  # of factors and bias of a row that is solved for
 _CHANCE = 0.005  # a smaller relative difference of errors may be chance
 _MANY_RATINGS = 200_000  # with so many, the second fit continues the first
 _MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS = 0.1, 5_000  # of ratings held out to fit the variances
@@ -446,8 +446,8 @@ def _normal_equations(
     """Append a constant to the rows (n, factors + 1), zero without a bias, and compute their penalized products."""
     constant = np.full((len(rows), 1), float(of_bias is not None))
     design = np.append(rows.astype(np.float64), constant, axis=1)
-    weights = np.full(design.shape[1], max(penalty, MIN_PENALTY))
-    weights[-1] = max(of_bias or 0.0, MIN_PENALTY)
+    weights = np.full(design.shape[1], max(penalty, _MIN_PENALTY))
+    weights[-1] = max(of_bias or 0.0, _MIN_PENALTY)
     return design, design.T @ design + np.diag(weights)
 
 
