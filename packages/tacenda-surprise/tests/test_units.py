@@ -11,12 +11,9 @@ from support.ratings import changed, rmse
 from support.recommenders import MODELS
 from tacenda.datasets import synthetic_ratings
 from tacenda.ratings import Ratings, split
-from tacenda_surprise import (
-    PMF,
-    ConditionalPMF,
-)
+from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.variance import Curve, Sizes, Variances, fit, fit_curve
+from tacenda_surprise.variance import Curve, Sizes, Variances, fit_curve, fit_variances
 
 FITTED = {}
 
@@ -118,8 +115,8 @@ def test_errors_left_out_are_as_often_within_one_and_two_deviations_as_normal_on
     u, i = rng.integers(0, 40, 3_000), rng.integers(0, 20, 3_000)
     errors = rng.standard_t(3, 3_000) * rng.uniform(0.5, 2.0, 40)[u]  # heavier tails than assumed
     predictions = rng.uniform(1, 5, 3_000).astype(np.float32)
-    sizes = [Sizes.of(ids, errors, n) for ids, n in ((u, 40), (i, 20))]
-    spread = fit(errors, predictions, u, i, *sizes, 1.0).spread(*sizes)
+    sizes = Sizes.of(u, errors, 40), Sizes.of(i, errors, 20)
+    spread = fit_variances(errors, predictions, (u, i), sizes, 1.0).spread(*sizes)
     curve, factor = fit_curve(errors, predictions, 1.0)
     for sd in (
         spread.deviations(u, i, predictions, (1, 5)),

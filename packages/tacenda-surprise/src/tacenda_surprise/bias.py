@@ -40,9 +40,9 @@ from tacenda_surprise.variance import (
     Sizes,
     Variances,
     fit_no_variances,
+    fit_variances,
     update_spread,
 )
-from tacenda_surprise.variance import fit as fit_variances
 
 SWEEPS = 10  # through items and users; few are needed
 # Variances of noise, users and items before they are estimated, for ratings with a standard deviation of one.
@@ -74,6 +74,13 @@ class Biases(Arrays):
     penalties: Float64[Array, "2", at_least(0)]
     spread: PredictiveVariance
     variances: Variances | None = None  # parameters of the spread; older models have none
+
+    @property
+    def tables(self) -> Tables:
+        """The biases, and factors of width zero."""
+        b, c = self.user_biases, self.item_biases
+        x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
+        return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
 
 
 class BiasOnly(RatingAlgorithm):
@@ -126,9 +133,9 @@ class BiasOnly(RatingAlgorithm):
         if learn_items:
             for item, users, values in touched.by_item(ratings):
                 c[item] = (values - mean - b[users]).sum() / (len(users) + item_penalty)
-        self.learned = replace(old, user_biases=b, item_biases=c)
-        spread = update_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
-        self.learned = replace(self.learned, spread=spread)
+        found = replace(old, user_biases=b, item_biases=c)
+        spread = update_spread(old.variances, old.spread, ratings, found.tables, mean, touched)
+        self.learned = replace(found, spread=spread)
 
     def _train(
         self, run: FitRun, alternation: Alternation, ratings: Ratings, n: int, variances: Variances
@@ -143,11 +150,7 @@ class BiasOnly(RatingAlgorithm):
 
     @property
     def tables(self) -> Tables:
-        """The biases, and factors of width zero."""
-        learned = self._learned(self.learned)
-        b, c = learned.user_biases, learned.item_biases
-        x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
-        return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
+        return self._learned(self.learned).tables
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -177,7 +180,7 @@ class BiasOnly(RatingAlgorithm):
         scores = catalogue.mean + fitted.b[u] + fitted.c[i]
         predictions = scores.astype(np.float32).clip(*catalogue.scale)
         errors = held_out.values - predictions
-        return fit_variances(errors, predictions, u, i, *fitted.sizes, ratings.std)
+        return fit_variances(errors, predictions, (u, i), fitted.sizes, ratings.std)
 
     @property
     def _learn(self) -> tuple[bool, bool]:

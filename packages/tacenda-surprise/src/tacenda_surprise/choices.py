@@ -29,7 +29,7 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.rows import lengthen
-from tacenda_surprise.touched import Touched, users_at
+from tacenda_surprise.touched import Touched, places_of_users, users_at
 
 WIDTH, SWEEPS = 64, 10  # factors and sweeps of a fit
 CONFIDENCE = 1.0  # a
@@ -121,11 +121,10 @@ class Choosing(Trainer):
         for start in range(0, len(users), block):
             u, i = users[start : start + block], items[start : start + block]
             scores = self.x[u] @ self.y.T + np.float32(_POPULARITY_WEIGHT) * self.popularity
-            rows, sizes = np.arange(len(u)), self.seen.sizes[u]
-            ends = np.cumsum(sizes)
-            places = np.repeat(self.seen.offsets[u] - ends + sizes, sizes) + np.arange(ends[-1])
+            rows = np.arange(len(u))
             held_out_scores = scores[rows, i][:, None]
-            scores[np.repeat(rows, sizes), self.seen.item_ids[places]] = -np.inf
+            seen = self.seen.item_ids[places_of_users(self.seen.offsets, u)]
+            scores[np.repeat(rows, self.seen.sizes[u]), seen] = -np.inf
             total += float((1 / np.log2((scores > held_out_scores).sum(axis=1) + 2)).sum())
         return total / max(len(users), 1)
 

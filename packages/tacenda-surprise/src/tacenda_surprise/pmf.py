@@ -52,9 +52,9 @@ from tacenda_surprise.variance import (
     Sizes,
     Variances,
     fit_no_variances,
+    fit_variances,
     update_spread,
 )
-from tacenda_surprise.variance import fit as fit_variances
 
 _MIN_PENALTY = 1e-6  # of factors and bias of a row that is solved for
 _CHANCE = 0.005  # a smaller relative difference of errors may be chance
@@ -153,7 +153,7 @@ class PMF(RatingAlgorithm):
 
         If there are many ratings, the second fit continues the first for the last fifth of the epochs.
         """
-        settings, catalogue, stopped = self.settings, Catalogue.of(ratings), None
+        settings, catalogue = self.settings, Catalogue.of(ratings)
         used, mean = ResolvedOptions.of(settings, ratings), catalogue.mean
         known = self._join_identities(ratings, identities)
         task = Task(settings, used, self._seed, ratings, mean, known)
@@ -163,29 +163,26 @@ class PMF(RatingAlgorithm):
             return
         share = settings.validation or min(_MAX_HELD_OUT_SHARE, _MAX_VARIANCE_ERRORS / len(ratings))
         part, held_out = split(ratings, share, seed=self._seed)
-        task_of_part = task._replace(ratings=part, known=self._join_identities(part, identities))
-        first_run, first_epoch = run.stage("validation"), 0
+        first = task._replace(ratings=part, known=self._join_identities(part, identities))
+        first_run, stopped, n_done = run.stage("validation"), None, 0
         if settings.validation:
-            task_of_part = task_of_part._replace(held_out=held_out)
+            first = first._replace(held_out=held_out)
         else:
             first_run = replace(first_run, callbacks=())
             if len(ratings) >= _MANY_RATINGS and settings.solver != "als" and used.epochs > 1:
-                first_epoch = used.epochs - max(used.epochs // 5, 1)
-                task_of_part = task_of_part._replace(used=used._replace(epochs=first_epoch))
-        trained = self._train(first_run, task_of_part)
-        (x, q, b, c, _), u, i = trained.tables, held_out.user_ids, held_out.item_ids
-        predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
-        errors, sizes = held_out.values - predictions, sizes_of(part, trained.tables, mean)
-        variances = fit_variances(errors, predictions, u, i, *sizes, part.std)
+                n_done = used.epochs - max(used.epochs // 5, 1)
+                first = first._replace(used=used._replace(epochs=n_done))
+        trained = self._train(first_run, first)
+        variances = _fit_variances_of(trained.tables, mean, part, held_out)
         if settings.validation:
             stopped = trained.history
             # If the best epoch is hardly better than the last one, all epochs are used.
             if stopped.best and stopped.evaluations[-1].value > (1 + _CHANCE) * stopped.best.value:
                 used = used._replace(epochs=stopped.best.epoch)
         if stopped is None or settings.refit:
-            own = used._replace(epochs=used.epochs - first_epoch)
-            start = trained.without_prior() if first_epoch else None
-            whole = task._replace(used=own, first_epoch=first_epoch)
+            left = used._replace(epochs=used.epochs - n_done)
+            start = trained.without_prior() if n_done else None
+            whole = task._replace(used=left, first_epoch=n_done)
             trained = self._train(run.stage(first=False), whole, start)
         self._finish(trained, used, variances, catalogue, ratings, stopped)
 
@@ -419,6 +416,15 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
     return users_too, items_too
 
 
+def _fit_variances_of(tables: Tables, mean: float, part: Ratings, held_out: Ratings) -> Variances:
+    """Fit the variances to the errors for ``held_out`` of tables that were trained on ``part``."""
+    x, q, b, c, _ = tables
+    u, i = held_out.user_ids, held_out.item_ids
+    predictions = rating_scores(u, i, x, q, b, c, mean).clip(*held_out.scale)
+    errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
+    return fit_variances(errors, predictions, (u, i), sizes, part.std)
+
+
 def solve_user(
     used: ResolvedOptions, tables: Tables, mean: float, rated: tuple[Numbers, Floats], prior: Floats
 ) -> tuple[float, Floats]:
@@ -456,6 +462,7 @@ class Side(NamedTuple):
 
     factors: Floats
     biases: Floats
+    prior: Floats  # s, of which the factors are drawn; zeros for items, and without conditioning
     #: By how much the penalties of factors and bias grow with each rating.
     growth: tuple[float, float]
     #: The penalties of a row with n ratings; see `ResolvedOptions.of_user`.
@@ -480,17 +487,17 @@ def touch_tables(
     with the number of ratings. New users and items are solved for.
     """
     p, q, b, c, _ = tables
-    users = Side(p, b, (used.user_factors.each, used.user_biases.each), used.of_user)
-    items = Side(q, c, (used.item_factors.each, used.item_biases.each), used.of_item)
-    pairs = touched.users, touched.items
+    nothing = np.float32(0)
+    s = prior if len(prior) else np.broadcast_to(nothing, p.shape)
+    users = Side(p, b, s, (used.user_factors.each, used.user_biases.each), used.of_user)
+    growth = used.item_factors.each, used.item_biases.each
+    items = Side(q, c, np.broadcast_to(nothing, q.shape), growth, used.of_item)
+    pairs, before = (touched.users, touched.items), touched.before
     scores = rating_scores(*pairs, p, q, b, c, mean)
-    errors = touched.values - np.where(np.isnan(touched.before), scores, touched.before)
-    _touch_side(users, items, touched.by_user(ratings), pairs, errors, touched.before, mean, prior)
+    errors = touched.values - np.where(np.isnan(before), scores, before)
+    _touch_side(users, items, touched.by_user(ratings), pairs, errors, before, mean)
     errors -= rating_scores(*pairs, p, q, b, c, mean) - scores
-    pairs = touched.items, touched.users
-    _touch_side(
-        items, users, touched.by_item(ratings), pairs, errors, touched.before, mean, prior[:0]
-    )
+    _touch_side(items, users, touched.by_item(ratings), pairs[::-1], errors, before, mean)
 
 
 def _touch_side(
@@ -501,7 +508,6 @@ def _touch_side(
     errors: Floats,
     before: Floats,
     mean: float,
-    prior: Floats,
 ) -> None:
     """Update the rows of one ``side`` in place.
 
@@ -509,8 +515,7 @@ def _touch_side(
     ``pairs`` are the rows of both sides, (new,) each, with the ``errors`` and the ratings ``before`` of `touch_tables`.
     """
     for row, ids, values in rated:
-        new, penalties = pairs[0] == row, side.penalize(len(ids))
-        s = prior[row] if len(prior) else np.zeros(side.factors.shape[1], np.float32)
+        new, penalties, s = pairs[0] == row, side.penalize(len(ids)), side.prior[row]
         n_more = int(np.isnan(before[new]).sum())
         if n_more == len(ids):
             targets = values - mean - other.biases[ids]

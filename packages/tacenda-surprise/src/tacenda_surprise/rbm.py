@@ -121,7 +121,7 @@ class RBM(RatingAlgorithm):
 
         def infer(chosen: Numbers) -> None:
             """Compute the inputs of the hidden units of some cases from their ratings."""
-            part = by_case.select(places_of_users(by_case, chosen))
+            part = by_case.select(places_of_users(by_case.user_offsets, chosen))
             levels = scale.level_of(part.values)
             machine.inputs[chosen] = machine.hidden_inputs(part, levels, scale, known)[chosen]
 
@@ -133,7 +133,8 @@ class RBM(RatingAlgorithm):
                 )
         infer(cases)
         solve_units(machine, scale, by_visible, visible.tolist(), float(old.penalty))
-        infer(np.unique(by_visible.item_ids[places_of_users(by_visible, visible)]))
+        places = places_of_users(by_visible.user_offsets, visible)
+        infer(np.unique(by_visible.item_ids[places]))
         self._catalogue, self.learned = catalogue, machine
 
     def _finish(

@@ -46,12 +46,13 @@ class Touched(NamedTuple):
             yield item, users_at(ratings.user_offsets, places), ratings.values[places]
 
 
-def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
-    """Find the places (n,) of the ratings of some users."""
-    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(*span) for span in spans)])
+def places_of_users(offsets: Numbers, users: Numbers) -> Numbers:
+    """Find the places (n,) of the ratings of some users; those of user u are at ``offsets[u]:offsets[u + 1]``."""
+    starts, sizes = offsets[users], offsets[users + 1] - offsets[users]
+    n_before = np.cumsum(sizes) - sizes  # ratings of the users before each
+    return np.repeat(starts - n_before, sizes) + np.arange(sizes.sum())
 
 
 def users_at(offsets: Numbers, places: Numbers) -> Numbers:
-    """Find the users (n,) of the ratings in some places; those of user u are at ``offsets[u]:offsets[u + 1]``."""
+    """Find the users (n,) of the ratings in some places: the inverse of `places_of_users`."""
     return np.searchsorted(offsets, places, side="right") - 1

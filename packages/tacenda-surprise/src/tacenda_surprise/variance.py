@@ -21,6 +21,7 @@ people use. On a continuous scale a rating has the density of a normal distribut
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -45,9 +46,12 @@ from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.touched import Touched, places_of_users, users_at
 
+Reals = npt.NDArray[np.floating[Any]]
+
 _MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
-_PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
-_PRIOR_WIDTH = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
+# Logarithms of sigma^2, a_U, k_U, a_I, k_I and nu, of unit errors; slope and bend of the curve.
+_PRIOR_MEANS = np.array([*np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0]), 0.0, 0.0])
+_PRIOR_WIDTHS = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
 _MIN_ERRORS = 50  # fewer say too little about the last factor
 _NEWTON_STEPS = 200  # few are needed except where the histogram has other moments altogether
 _MARGIN = 0.02  # share of the possible variances (or means) that are too close to the ends
@@ -63,11 +67,16 @@ class Sizes(NamedTuple):
     squares: Doubles
 
     @classmethod
-    def of(cls, ids: Numbers, residuals: npt.NDArray[np.floating[Any]], n: int) -> Sizes:
+    def of(cls, ids: Numbers, residuals: Reals, n: int) -> Sizes:
         """Sum over the ratings of ``n`` users (or items), whose ``ids`` and ``residuals`` (ratings,) are given."""
         squares = residuals.astype(np.float64) ** 2
         counts = np.bincount(ids, minlength=n).astype(np.float64)
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
+
+    @property
+    def mean_square(self) -> float:
+        """Mean squared residual of all ratings, 1 if it is zero or there are none."""
+        return float(self.squares.sum() / max(self.counts.sum(), 1.0)) or 1.0
 
 
 class Curve(NamedTuple):
@@ -78,7 +87,7 @@ class Curve(NamedTuple):
     slope: float = 0.0
     bend: float = 0.0
 
-    def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
+    def factors(self, predictions: Reals) -> Doubles:
         """Compute the factors on the variances of ratings with these predictions."""
         t = ((predictions - self.center) / self.width).clip(-_MAX_STANDARDIZED, _MAX_STANDARDIZED)
         return np.asarray(np.exp(self.slope * t + self.bend * t**2), np.float64)
@@ -108,11 +117,7 @@ class PredictiveVariance(Arrays):
         return float(noise + a_u / (1 + n / k_u))
 
     def deviations(
-        self,
-        users: Numbers,
-        items: Numbers,
-        scores: npt.NDArray[np.floating[Any]],
-        scale: tuple[float, float],
+        self, users: Numbers, items: Numbers, scores: Reals, scale: tuple[float, float]
     ) -> Floats:
         """Compute standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
         variances = self.of_users[users] + self.of_items[items]
@@ -123,13 +128,13 @@ class PredictiveVariance(Arrays):
 class Variances(Arrays):
     """Parameters of the variances, which `spread` applies to users and items whatever their numbers."""
 
-    theta: Float64[Array, "8"]  # logarithms of the six of `_PRIOR`; slope and bend
+    theta: Float64[Array, "8"]  # as `_PRIOR_MEANS`
     unit: Float64[Array, ""]  # squares of errors in it are about one
     curve: Float64[Array, "4", is_curve]
 
     def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
         """Compute the variances of these users and items, and of unknown ones, who have no ratings."""
-        mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
+        mean_square = users.mean_square
         users, items = (Sizes(*(np.append(part, 0.0) for part in side)) for side in (users, items))
         of_users, of_items = _compute_terms(self.theta, users, items, mean_square)
         unit = float(self.unit) ** 2
@@ -138,45 +143,58 @@ class Variances(Arrays):
         return PredictiveVariance(*(np.array(part, np.float32) for part in parts))
 
 
-def fit(
-    errors: npt.NDArray[np.floating[Any]],
-    predictions: npt.NDArray[np.floating[Any]],
-    user_ids: Numbers,
-    item_ids: Numbers,
-    users: Sizes,
-    items: Sizes,
+def fit_variances(
+    errors: Reals,
+    predictions: Reals,
+    pairs: tuple[Numbers, Numbers],
+    sizes: tuple[Sizes, Sizes],
     unit: float,
 ) -> Variances:
-    """Fit the variances to ``errors`` (errors,) of ratings that were left out when ``users`` and ``items`` were fitted.
+    """Fit the variances to ``errors`` (errors,), at least one, of ratings that were left out of a fit.
 
-    ``unit`` is the size of an error where there are none, the standard deviation of the ratings.
+    ``pairs`` are the users and items of these ratings, ``sizes`` those of all users and items in the fit, and ``unit``
+    is the standard deviation of the ratings, which counts as one more error.
     """
-    if len(errors):
-        unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
-    e2 = (errors.astype(np.float64) / unit) ** 2
-    shape = _make_flat_curve(predictions, unit)
+    unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
+    squares = (errors.astype(np.float64) / unit) ** 2
+    flat, mean_square = _make_flat_curve(predictions, unit), sizes[0].mean_square
     of_user, of_item = (
-        Sizes(*(part[ids] for part in side)) for side, ids in ((users, user_ids), (items, item_ids))
+        Sizes(*(part[ids] for part in side)) for side, ids in zip(sizes, pairs, strict=True)
     )
-    mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
 
-    def loss(theta: Doubles) -> float:
+    def compute(theta: Doubles) -> Doubles:
         of_users, of_items = _compute_terms(theta, of_user, of_item, mean_square)
-        curve = shape._replace(slope=theta[6], bend=theta[7])
-        variance = (of_users + of_items) * curve.factors(predictions) + 1e-9
-        likelihood = 0.5 * float(np.sum(e2 / variance + np.log(variance)))
-        return likelihood + 0.5 * float(np.sum(((theta - start) / _PRIOR_WIDTH) ** 2))
+        curve = flat._replace(slope=theta[6], bend=theta[7])
+        return (of_users + of_items) * curve.factors(predictions) + 1e-9
 
-    start = np.append(_PRIOR, [0.0, 0.0])
     bounds = [(-7, 7)] * 6 + [(-1, 1)] * 2
-    theta = minimize(loss, start, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
-    curve = shape._replace(slope=float(theta[6]), bend=float(theta[7]))
+    theta = _maximize_posterior(squares, compute, _PRIOR_MEANS, _PRIOR_WIDTHS, bounds)
+    curve = flat._replace(slope=float(theta[6]), bend=float(theta[7]))
     if len(errors) >= _MIN_ERRORS:
         # One factor on the variances sigma^2, a_U and a_I; k_U, k_I and nu are no variances.
-        of_users, of_items = _compute_terms(theta, of_user, of_item, mean_square)
-        z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
-        theta[[0, 1, 3]] += np.log(coverage_factor(z))
+        theta[[0, 1, 3]] += np.log(coverage_factor(np.sqrt(squares / compute(theta))))
     return Variances(theta, np.float64(unit), np.array(curve))
+
+
+def _maximize_posterior(
+    squares: Doubles,
+    compute: Callable[[Doubles], Doubles],
+    means: Doubles,
+    widths: Doubles,
+    bounds: list[tuple[int, int]],
+) -> Doubles:
+    """Find the most probable parameters (n,) of the variances (errors,) that ``compute`` returns for them.
+
+    The prior is normal with ``means`` and deviations ``widths`` (n,), and errors with these ``squares`` are normal.
+    """
+
+    def loss(theta: Doubles) -> float:
+        variances = compute(theta)
+        likelihood = 0.5 * float(np.sum(squares / variances + np.log(variances)))
+        return likelihood + 0.5 * float(np.sum(((theta - means) / widths) ** 2))
+
+    found = minimize(loss, means, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
+    return np.asarray(found)
 
 
 def update_spread(
@@ -195,59 +213,56 @@ def update_spread(
         scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
         return users, items, ratings.values[places] - scores
 
-    rows = np.unique(touched.users), np.unique(touched.items)
-    ids, _, errors = find_errors(places_of_users(ratings, rows[0]))
+    new_users, new_items = np.unique(touched.users), np.unique(touched.items)
+    ids, _, errors = find_errors(places_of_users(ratings.user_offsets, new_users))
     users = Sizes.of(ids, errors, ratings.n_users)
-    _, ids, errors = find_errors(np.flatnonzero(np.isin(ratings.item_ids, rows[1])))
+    _, ids, errors = find_errors(np.flatnonzero(np.isin(ratings.item_ids, new_items)))
     items = Sizes.of(ids, errors, ratings.n_items)
     step = max(len(ratings) // _MAX_COMPARED_ERRORS, 1)
     _, _, errors = find_errors(np.arange(0, len(ratings), step))
     mean_square = float(np.mean(errors.astype(np.float64) ** 2)) or 1.0
-    terms, longer = _compute_terms(variances.theta, users, items, mean_square), []
-    for table, term, own in zip((before.of_users, before.of_items), terms, rows, strict=True):
-        longer.append(np.full(len(term) + 1, table[-1]))
-        longer[-1][: len(table) - 1] = table[:-1]
-        longer[-1][own] = term[own] * float(variances.unit) ** 2
-    return replace(before, of_users=longer[0], of_items=longer[1])
+    terms, unit = _compute_terms(variances.theta, users, items, mean_square), variances.unit**2
+    of_users = repeat_last(before.of_users, ratings.n_users + 1)
+    of_items = repeat_last(before.of_items, ratings.n_items + 1)
+    of_users[new_users] = terms[0][new_users] * unit
+    of_items[new_items] = terms[1][new_items] * unit
+    return replace(before, of_users=of_users, of_items=of_items)
+
+
+def repeat_last(table: Floats, n: int) -> Floats:
+    """Lengthen a table to (n,) by its last row, which is for the unknown."""
+    return np.append(table, np.full(n - len(table), table[-1]))
 
 
 def fit_no_variances(unit: float) -> Variances:
     """Return the variances of a model whose ratings are too few to leave any out."""
-    nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
-    none = Sizes(nothing, nothing)
-    return fit(nothing, nothing, nobody, nobody, none, none, unit)
+    return Variances(_PRIOR_MEANS.copy(), np.float64(unit), np.array(Curve(width=unit)))
 
 
-def fit_curve(
-    z: npt.NDArray[np.floating[Any]], predictions: npt.NDArray[np.floating[Any]], unit: float
-) -> tuple[Curve, float]:
+def fit_curve(z: Reals, predictions: Reals, unit: float) -> tuple[Curve, float]:
     """Fit how the variance of errors ``z`` (errors,), about one, depends on the predictions; and a factor on it."""
-    shape, squares = _make_flat_curve(predictions, unit), z.astype(np.float64) ** 2
+    flat, squares = _make_flat_curve(predictions, unit), z.astype(np.float64) ** 2
 
-    def loss(theta: Doubles) -> float:
-        curve = shape._replace(slope=theta[1], bend=theta[2])
-        variance = np.exp(theta[0]) * curve.factors(predictions)
-        likelihood = 0.5 * float(np.sum(squares / variance + np.log(variance)))
-        return likelihood + 0.5 * float(np.sum((theta / [0.3, 0.3, 0.15]) ** 2))
+    def compute(theta: Doubles) -> Doubles:
+        curve = flat._replace(slope=theta[1], bend=theta[2])
+        return np.asarray(np.exp(theta[0]) * curve.factors(predictions))
 
     bounds = [(-3, 3), (-1, 1), (-1, 1)]
-    theta = minimize(
-        loss, np.zeros(3), method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10
-    ).x
-    curve, factor = shape._replace(slope=float(theta[1]), bend=float(theta[2])), np.exp(theta[0])
+    widths = np.array([0.3, 0.3, 0.15])
+    theta = _maximize_posterior(squares, compute, np.zeros(3), widths, bounds)
+    curve, factor = flat._replace(slope=float(theta[1]), bend=float(theta[2])), np.exp(theta[0])
     if len(z) >= _MIN_ERRORS:
         factor *= coverage_factor(z / np.sqrt(factor * curve.factors(predictions)))
     return curve, float(factor)
 
 
-def _make_flat_curve(predictions: npt.NDArray[np.floating[Any]], unit: float) -> Curve:
+def _make_flat_curve(predictions: Reals, unit: float) -> Curve:
     """Make a curve that is one everywhere, in units of the predictions' deviation; of ``unit`` if all are equal."""
-    width = float(np.std(predictions)) if len(predictions) > 1 else 0.0
-    center = float(np.mean(predictions)) if len(predictions) else 0.0
-    return Curve(center, width if width > 1e-6 * unit else unit)
+    width = float(np.std(predictions))
+    return Curve(float(np.mean(predictions)), width if width > 1e-6 * unit else unit)
 
 
-def coverage_factor(z: npt.NDArray[np.floating[Any]]) -> float:
+def coverage_factor(z: Reals) -> float:
     """Return the factor on the variance with which 68% of the standardized errors are within 1 and 95% within 2."""
     one, two = np.quantile(np.abs(z), [0.6827, 0.9545])
     return float(np.clip(one * two / 2.0, 0.25, 4.0))
