@@ -2,16 +2,16 @@
 
     E[r_ui] = mean + (unit/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
 
-which `samples.average_tables` brings to one scalar product; the unit is the standard deviation of the ratings, which
+`samples.average_tables` turns the sum into one scalar product. The unit is the standard deviation of the ratings, which
 are standardized for the chain. The spread over samples is the uncertainty of the parameters; together with the noise it
 is the predictive deviation (Salakhutdinov and Mnih 2008).
 
-Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
-predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
-weight f on it, and 1 - f on `BiasOnly`, the two together predict best. Where that is less than one, the samples are
-shrunk towards the biases accordingly (`Samples.shrink`). The noise of ratings near the end of a scale is smaller than
-that of others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the
-ratings left out then say how large the noise is altogether.
+Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of the
+noise and predict worse than biases alone. So a part of the ratings is held out while the chain burns in, to find the
+weight f with which f times the samples plus 1 - f times `BiasOnly` predicts best. If f is less than one, the samples
+are shrunk towards the biases (`Samples.shrink`). Ratings near the end of a scale have less noise than others: the
+residuals of single samples, which are distributed as the noise is, say how much less. The errors of the held-out
+ratings then say how large the noise is altogether.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tacenda_surprise.rows import lengthen, mean_row
 from tacenda_surprise.samples import Samples, average_tables
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.users import check_rated
-from tacenda_surprise.variance import Curve, fit_curve, is_curve
+from tacenda_surprise.variance import Curve, fit_curve, is_curve, repeat_last
 
 _MAX_RESIDUALS = 20_000  # of each sample that the noise is estimated from
 _RESIDUAL_SAMPLES = 4
@@ -73,6 +73,12 @@ class Average(Arrays):
     item_factors: Float32[Array, "items rank"]
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
+
+    @property
+    def tables(self) -> Tables:
+        """The tables with those of conditioning, which have no rows."""
+        none = np.zeros((0, self.user_factors.shape[1]), np.float32)
+        return Tables(**dict(self.items()), side_factors=none)
 
 
 class Chain(Arrays):
@@ -106,31 +112,29 @@ class BayesianPMF(RatingAlgorithm):
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
-        n_factors = choose_n_factors(settings, ratings)
+        scale = RatingScale(catalogue.mean, ratings.std, catalogue.scale)
+        standard = ratings.standardize(scale.mean, scale.std)
         known = self._join_identities(ratings, identities)
-        unit = ratings.std
-        standard = ratings.standardize(catalogue.mean, unit)
+        n_factors = choose_n_factors(settings, ratings)
         burn_in, n = choose_sweeps(settings, ratings, n_factors)
         device = find_device(settings, n_factors, ratings, known)
-        start, left_out = random_start(seed, n_factors + 1, ratings, linked=known is not None), None
-        weight, number = 1.0, 0
+        start = random_start(seed, n_factors + 1, ratings, linked=known is not None)
+        weight, number, left_out = 1.0, 0, None
         with devices.out_of_memory(settings, MEMORY_ADVICE):
             if burn_in >= _MIN_BURN_IN and len(ratings) >= _MIN_RATINGS:
                 part, held_out = split(standard, _HELD_OUT_SHARE, seed=seed)
-                lasting = burn_in // 2, burn_in - burn_in // 2
                 known_of_part = self._join_identities(part, identities)
+                lasting = burn_in // 2, burn_in - burn_in // 2
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
-                self._sweep(run.stage("validation"), first, sum(lasting), part, known_of_part)
+                self._run_chain(run.stage("validation"), first)
                 weight = first.samples.choose_weight(part, held_out)
-                shrunk = first.samples.shrink(weight, part)
-                left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
-                start, burn_in, run = first.position, burn_in // 4, run.stage(first=False)
-                number = 1
+                left_out = LeftOut.of(first.samples.shrink(weight, part), held_out, scale)
+                start, number = first.position, 1
+                burn_in, run = burn_in // 4, run.stage(first=False)
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
             )
-            scale = RatingScale(catalogue.mean, unit, catalogue.scale)
-            self._sample(run, chain, ratings, scale, (weight, 1.0, 1), left_out)
+            self._sample(run, chain, ratings, scale, weight, left_out=left_out)
         self._catalogue = catalogue
 
     def _resume_fit(
@@ -145,26 +149,19 @@ class BayesianPMF(RatingAlgorithm):
             raise ConfigurationError(
                 f"{type(self).__name__} goes on by drawing samples, and n_epochs is 0: give at least 1"
             )
-        catalogue = self.catalogue.grow(ratings)
-        last = before.samples.map(lambda part: part[-1:]).grow(ratings.n_users, ratings.n_items)
-        users = last.x[0]
-        users[before.samples.x.shape[1] :] = last.mean[0]
-        alpha, nu, tau = (float(part[0]) for part in (last.alpha, last.nu, last.tau))
-        start = Start(users, last.q[0], last.links[0], alpha, last.gamma[0], nu, tau)
-        unit = float(before.unit)
-        standard = ratings.standardize(catalogue.mean, unit)
-        n_factors = users.shape[1] - 1
+        catalogue, scale = self.catalogue.grow(ratings), self._noise.scale
+        standard = ratings.standardize(scale.mean, scale.std)
+        start = Start.of_last(before.samples, ratings.n_users, ratings.n_items)
+        n_factors = start.users.shape[1] - 1
         burn_in, n = choose_sweeps(settings, ratings, n_factors)
         lasting = burn_in // 4, n if epochs is None else epochs
-        device = find_device(settings, n_factors, ratings, known)
-        n_chains = int(before.chains) + 1
+        device, number = find_device(settings, n_factors, ratings, known), int(before.chains) + 1
         with devices.out_of_memory(settings, MEMORY_ADVICE):
             chain = Gibbs(
-                standard, known, start, lasting, seed=self._seed, chain=n_chains, device=device
+                standard, known, start, lasting, seed=self._seed, chain=number, device=device
             )
-            facts = float(before.weight), float(before.wider), n_chains
-            scale = RatingScale(catalogue.mean, unit, catalogue.scale)
-            self._sample(run, chain, ratings, scale, facts)
+            weight, wider = float(before.weight), float(before.wider)
+            self._sample(run, chain, ratings, scale, weight, wider)
         self._catalogue = catalogue
 
     def _update_rows(
@@ -192,11 +189,12 @@ class BayesianPMF(RatingAlgorithm):
             expected, q[:, item] = draw_row(turned, scale, users, values, users, rng)
             scores = scale.ratings(average_scores(expected, x)) - mean - b
             z[item], c[item] = find_nearest_row(p, scores)
-        noises = np.full(len(x[0]) + 1, old.noises[-1])
-        noises[: len(old.noises) - 1] = old.noises[:-1]
-        found = Average(p, z, b, c)
-        self.learned = replace(old, samples=samples, average=found, noises=noises)
+        noises = repeat_last(old.noises, len(x[0]) + 1)
+        self.learned = replace(old, samples=samples, average=Average(p, z, b, c), noises=noises)
         self._catalogue = catalogue
+
+    def _run_chain(self, run: FitRun, chain: Gibbs) -> None:
+        self._sweep(run, chain, chain.n_sweeps, chain.ratings, chain.identities)
 
     def _sample(
         self,
@@ -204,60 +202,55 @@ class BayesianPMF(RatingAlgorithm):
         chain: Gibbs,
         ratings: Ratings,
         scale: RatingScale,
-        facts: tuple[float, float, int],
+        weight: float,
+        wider: float = 1.0,
         left_out: LeftOut | None = None,
     ) -> None:
-        """Run a chain, and set what it learned; ``facts`` are ``weight``, ``wider`` and ``chains`` of `Chain`."""
-        n = chain.burn_in + len(chain.samples.alpha)
-        self._sweep(run, chain, n, chain.ratings, chain.identities)
-        weight, wider, n_chains = facts
+        """Run a chain, and set what it learned, see `Chain`; ratings that were left out decide how much ``wider``."""
+        self._run_chain(run, chain)
         taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
         x, q = average_tables(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (mean.x, mean.q))
         size, root = np.float32(scale.std), np.float32(scale.std**0.5)
-        found = Average(x * root, q * root, b * size, c * size)
-        noises, curve, factor = self._find_noise(taken, found, ratings, scale)
+        average = Average(x * root, q * root, b * size, c * size)
+        curve, factor = self._fit_noise(taken, average, ratings, scale)
         if left_out is not None:
             wider = left_out.find_noise_factor(curve, factor)
-        noises = (noises * factor * wider).astype(np.float32)
-        numbers = (
-            np.array(each, np.float64) for each in (curve, scale.std, weight, wider, n_chains)
-        )
+        noises = (taken.noises * factor * wider).astype(np.float32)
         has_ratings = np.minimum(np.diff(ratings.user_offsets), 1)
-        usual = mean_row(found.user_factors, has_ratings) @ found.item_factors.T + found.item_biases
-        usual += mean_row(found.user_biases, has_ratings)
+        mean_user = mean_row(average.user_factors, has_ratings)
+        usual = mean_user @ average.item_factors.T + average.item_biases
+        usual += mean_row(average.user_biases, has_ratings)
         samples = taken.thin(_KEPT_SAMPLES).center(usual / size, has_ratings)
-        self.learned = Chain(samples, found, noises, *numbers)
+        numbers = curve, scale.std, weight, wider, max(chain.number, 1)
+        self.learned = Chain(
+            samples, average, noises, *(np.array(each, np.float64) for each in numbers)
+        )
         self.figures = [self.history.figure("squared error of a draw")]
 
-    def _find_noise(
-        self, taken: Samples, found: Average, ratings: Ratings, scale: RatingScale
-    ) -> tuple[Floats, Curve, float]:
-        """Estimate the noise of every user, how it depends on the prediction, and a factor on it."""
+    def _fit_noise(
+        self, taken: Samples, average: Average, ratings: Ratings, scale: RatingScale
+    ) -> tuple[Curve, float]:
+        """Estimate how the noise depends on the prediction, and a factor on all of it."""
         chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_MAX_RESIDUALS]
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
         values = (ratings.values[chosen].astype(np.float64) - scale.mean) / scale.std
-        x, q, b, c = found.user_factors, found.item_factors, found.user_biases, found.item_biases
-        predictions = rating_scores(users, items, x, q, b, c, scale.mean)
+        predictions = rating_scores(users, items, *average.tables[:4], scale.mean)
         predictions = predictions.clip(*scale.ends)
-        noises, z = taken.noises, []
+        deviations, z = np.sqrt(taken.noises[users]), []
         for s in range(len(taken.alpha))[-_RESIDUAL_SAMPLES:]:
             own, others = taken.x[s][users], taken.q[s][items]
             scores = np.einsum("nd,nd->n", own[:, :-1], others[:, :-1]) + own[:, -1] + others[:, -1]
-            # In units of the user's average noise, which `deviations` multiplies by the curve.
-            z.append((values - scores) / np.sqrt(noises[users]))
-        curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), scale.std)
-        return noises, curve, factor
+            # In units of the user's average noise, which `RatingNoise.deviations` multiplies by the curve.
+            z.append((values - scores) / deviations)
+        return fit_curve(np.concatenate(z), np.tile(predictions, len(z)), scale.std)
 
     # -- predicting --------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Tables:
         """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
-        found = self._learned(self.learned).average
-        x, q = found.user_factors, found.item_factors
-        none = np.zeros((0, x.shape[1]), np.float32)
-        return Tables(x, q, found.user_biases, found.item_biases, none)
+        return self._learned(self.learned).average.tables
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the ratings (pairs,), from the spread of the samples and the noise."""
@@ -277,8 +270,7 @@ class BayesianPMF(RatingAlgorithm):
         average_user, average_item = self._average_samples
         prior = average_user[:, 0].astype(np.float64)
         if len(known):
-            prior, usual = samples.prior_means(known), prior
-            prior = self._temper(prior, usual, len(known)) if self.conditional else prior
+            prior = self._temper(samples.prior_means(known), prior, len(known))
         return fold(samples, self._noise, items, values, prior, average_item)
 
     @cached_property

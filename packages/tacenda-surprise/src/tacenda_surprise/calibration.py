@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.samples import Samples
 from tacenda_surprise.variance import Curve, coverage_factor
 
@@ -51,12 +51,12 @@ class LeftOut(NamedTuple):
     noises: Floats
 
     @classmethod
-    def of(cls, samples: Samples, ratings: Ratings, catalogue: Catalogue, std: float) -> LeftOut:
-        """Predict standardized ``ratings``, whose standard deviation was ``std``."""
+    def of(cls, samples: Samples, ratings: Ratings, scale: RatingScale) -> LeftOut:
+        """Predict ``ratings``, which are standardized as by ``scale``."""
         users, items = ratings.user_ids, ratings.item_ids
-        scores = catalogue.mean + std * samples.expected(users, items)
-        predictions = scores.astype(np.float32).clip(*catalogue.scale)
-        errors = ratings.values - (predictions.astype(np.float64) - catalogue.mean) / std
+        scores = scale.mean + scale.std * samples.expected(users, items)
+        predictions = scores.astype(np.float32).clip(*scale.ends)
+        errors = ratings.values - (predictions.astype(np.float64) - scale.mean) / scale.std
         return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
 
     def find_noise_factor(self, curve: Curve, factor: float) -> float:

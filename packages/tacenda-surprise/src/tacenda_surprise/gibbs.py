@@ -74,8 +74,6 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import DeviceSettings, RatedSettings, SeededSettings
 from tacenda_surprise.samples import Samples
 
-Matrix = Doubles
-
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
 MEMORY_ADVICE = "fewer factors (n_factors)"
 
@@ -131,6 +129,15 @@ class Start(NamedTuple):
     nu: float = 16.0
     tau: float = 10.0
 
+    @classmethod
+    def of_last(cls, samples: Samples, n_users: int, n_items: int) -> Start:
+        """Start from the last of the ``samples``; further users begin at the mean, and further items at zero."""
+        last = samples.map(lambda part: part[-1:]).grow(n_users, n_items)
+        users = last.x[0]
+        users[samples.x.shape[1] :] = last.mean[0]
+        alpha, nu, tau = (float(part[0]) for part in (last.alpha, last.nu, last.tau))
+        return cls(users, last.q[0], last.links[0], alpha, last.gamma[0], nu, tau)
+
 
 class Gibbs(Trainer):
     """A Markov chain over the parameters, and the samples taken of it.
@@ -154,7 +161,7 @@ class Gibbs(Trainer):
         chain: int = 0,
         device: str = "cpu",
     ) -> None:
-        self._seed, self._chain, self._device = seed, chain, device
+        self._seed, self.number, self._device = seed, chain, device
         self.ratings, self.identities = ratings, identities
         self._by_user = DeviceCSR.of(ratings.to_csr(), device)
         self._by_item = DeviceCSR.of(ratings.by_item.to_csr(), device)
@@ -163,7 +170,8 @@ class Gibbs(Trainer):
         self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
         alpha, self._gamma, nu, tau = start[3:]
         self._numbers = np.array([alpha, nu, tau])
-        self.burn_in, n = lasting
+        self._burn_in, n = lasting
+        self.n_sweeps = sum(lasting)
         (width,) = start.users.shape[1:]
         tables = (part.shape for part in (self._users, self._items, self._links))
         hyper = (width,), (width, width)  # mean and precision, of users and of items
@@ -182,8 +190,8 @@ class Gibbs(Trainer):
     @property
     def rest(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The state of the chain; the random numbers of a sweep depend on its number alone."""
-        names = "users", "items", "links", "gamma", "numbers"
-        return {"chain": {name: getattr(self, f"_{name}") for name in names}}
+        tables = {"users": self._users, "items": self._items, "links": self._links}
+        return {"chain": {**tables, "gamma": self._gamma, "numbers": self._numbers}}
 
     @property
     def samples(self) -> Samples:
@@ -207,12 +215,12 @@ class Gibbs(Trainer):
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         self.steps += 1
-        rng = np.random.default_rng([self._seed, self.steps, self._chain])
+        rng = np.random.default_rng([self._seed, self.steps, self.number])
         of_users = self._draw_users(rng)
         of_items, expected = self._draw_items(rng)
         squares = self._sum_squared_errors()
         self._draw_noise(rng, squares)
-        kept = self.steps - self.burn_in - 1
+        kept = self.steps - self._burn_in - 1
         if 0 <= kept < len(self._taken["alpha"]):
             found = (
                 *(self._users, self._items, self._links, *of_users, *of_items),
@@ -266,7 +274,7 @@ class Gibbs(Trainer):
         ratings: DeviceCSR,
         others: Array,
         means: Array,
-        precision: Matrix,
+        precision: Doubles,
         alpha: float | Doubles,
         roots: Array | None = None,
     ) -> Solved:
@@ -350,7 +358,7 @@ class Hyper(NamedTuple):
     """Mean (width,) and precision (width, width) of the rows of a table."""
 
     mean: Doubles
-    precision: Matrix
+    precision: Doubles
 
 
 def draw_hyper(rng: np.random.Generator, rows: Array, centered: Array | None = None) -> Hyper:
@@ -380,7 +388,7 @@ def expected_variances(width: int) -> Doubles:
     return np.append(np.full(width - 1, (_PRIOR_VARIANCE / factors) ** 0.5), _PRIOR_VARIANCE)
 
 
-def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
+def draw_wishart(rng: np.random.Generator, degrees: float, scale: Doubles) -> Doubles:
     """Draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
     width = len(scale)
     A = np.tril(rng.standard_normal((width, width)), -1)
@@ -462,4 +470,5 @@ def choose_sweeps(
         rows = max(ratings.n_users + ratings.n_items, 1) * (n_factors + 1)
         wanted = min(_RATINGS_VISITED / max(len(ratings), 1), _MAX_NUMBERS / rows)
         n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
-    return min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in, n
+    burn_in = min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in
+    return burn_in, n

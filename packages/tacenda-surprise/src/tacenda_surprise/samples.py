@@ -4,9 +4,9 @@ The average of the scores over samples is one product of narrow tables,
 
     (1/S) sum_s X_s Q_s^T  =  [X_1 .. X_S] [Q_1 .. Q_S]^T / S,
 
-which has width S D as it stands, and most of that is noise of the samples that cancels. Its best approximation of
-a given rank, found by a randomized range finder with two power iterations (Halko, Martinsson and Tropp 2011,
-algorithm 4.4), predicts the same to a hundredth of a star and is scored some ten times as fast.
+of width S D, most of which is noise of the samples that cancels. Its best approximation of a given rank, found by a
+randomized range finder with two power iterations (Halko, Martinsson and Tropp 2011, algorithm 4.4), predicts the same
+to a hundredth of a star and is scored some ten times as fast.
 """
 
 from __future__ import annotations

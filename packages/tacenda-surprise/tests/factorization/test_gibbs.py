@@ -263,19 +263,14 @@ def chained(parts):
     return standard, held_out, chain.samples
 
 
-def test_samples_that_predict_better_than_biases_have_all_the_weight(chained):
+@pytest.mark.parametrize(("mixed", "least", "most"), [(False, 0.95, 1.0), (True, 0.0, 0.4)])
+def test_samples_weigh_what_their_factors_predict_beyond_biases(chained, mixed, least, most):
     standard, held_out, samples = chained
-    assert samples.choose_weight(standard, held_out) > 0.95
-
-
-def test_samples_whose_factors_are_noise_have_little_weight(chained):
-    standard, held_out, samples = chained
-    mixed = np.random.default_rng(0).permutation(standard.n_users)
-    users = samples.x.copy()
-    users[:, :, :-1] = users[:, mixed, :-1]  # each has the taste of somebody else
-    wrong = replace(samples, x=users)
-    weight = wrong.choose_weight(standard, held_out)
-    assert 0.0 <= weight < 0.4
+    if mixed:  # each user has the taste of somebody else
+        x, others = samples.x.copy(), np.random.default_rng(0).permutation(standard.n_users)
+        x[:, :, :-1] = x[:, others, :-1]
+        samples = replace(samples, x=x)
+    assert least <= samples.choose_weight(standard, held_out) <= most
 
 
 def test_shrunk_samples_score_between_their_own_scores_and_the_biases(chained):
