@@ -105,13 +105,16 @@ def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
 @cache
 def corpus(tokens: float, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
     name = f"varembed-{tokens:g}-{max_vocabulary}"
+    folder = kept.place() / f"corpus-{name}"
+    if folder.exists():
+        return Corpus.open(folder)
     return Corpus.from_text(
         text.beginning(tokens),
         tokenizer="words",
         max_vocabulary=max_vocabulary,
         digits=True,
         lowercase=True,
-        cache=kept.place() / f"corpus-{name}",
+        cache=folder,
         cache_key=name,
     )
 

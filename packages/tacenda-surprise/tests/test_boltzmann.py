@@ -263,6 +263,8 @@ def test_the_machine_of_the_thesis_has_its_numbers():
     other = RBM.thesis(validation=0.0, n_epochs=2)
     assert (other.validation, other.n_epochs) == (0.0, 2)
     assert other.optimizer == "sgd"
+    with pytest.raises(ConfigurationError, match="n_epochs must be a whole number"):
+        RBM.thesis(n_epochs=None)
 
 
 def test_plain_steps_are_refused_on_a_gpu():
@@ -278,12 +280,9 @@ def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
 
 
 def test_the_weights_of_identities_have_a_penalty_of_their_own(ratings):
-    sizes = []
-    for penalty in (0.0, 1.0):
-        model = ConditionalRBM(n_hidden=6, n_epochs=15, reg_side=penalty, random_state=0).fit(
-            ratings
-        )
-        sizes.append(float(np.abs(model.arrays()["side_weights"]).mean()))
+    options = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}
+    weak, strong = (ConditionalRBM(reg_side=reg, **options).fit(ratings) for reg in (0.0, 1.0))
+    sizes = [np.abs(model.learned.side_weights).mean() for model in (weak, strong)]
     assert sizes[1] < sizes[0] / 5
 
 

@@ -114,13 +114,8 @@ def test_a_pair_does_not_depend_on_the_others():
 def test_the_ends_of_a_scale_that_nobody_uses_are_no_levels(scale):
     assert possible_levels(STARS, scale).tolist() == [1, 2, 3, 4, 5]
     assert possible_levels(STARS[[0, 1, 3]], scale).tolist() == [1, 2, 3, 4]
-    assert possible_levels(10 * STARS[[0, 1, 3, 4]], 10 * np.array(scale)).tolist() == [
-        10,
-        20,
-        30,
-        40,
-        50,
-    ]
+    tens = possible_levels(10 * STARS[[0, 1, 3, 4]], 10 * np.array(scale))
+    assert tens.tolist() == [10, 20, 30, 40, 50]
     assert possible_levels(STARS[2:3], (0, 1e6)).tolist() == [3]
 
 

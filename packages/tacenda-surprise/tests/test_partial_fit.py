@@ -11,12 +11,7 @@ from support.ratings import Frame
 from support.recommenders import MACHINE, MODELS, SMALL, trainset_of
 from tacenda.errors import DataError
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise import (
-    PMF,
-    RBM,
-    BiasOnly,
-    ConditionalPMF,
-)
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF
 from tacenda_surprise.testing import small_dataset
 
 

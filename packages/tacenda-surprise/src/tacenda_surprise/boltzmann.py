@@ -418,13 +418,14 @@ class OnlineDivergence(_Trainer):
 class _StopIfFaded(Callback):
     """Callback that ends a fit whose weights have faded, so that it does not learn noise."""
 
+    def __init__(self, trained: _Trainer) -> None:
+        self._trained = trained
+
     def on_epoch_end(self, run: FitLoop) -> bool | None:
         """End the fit with weights of zero if they have faded after the epochs that they need to grow."""
-        trained = run.model
-        assert isinstance(trained, _Trainer)
-        if run.epoch < _EPOCHS_TO_GROW or not trained.faded:
+        if run.epoch < _EPOCHS_TO_GROW or not self._trained.faded:
             return None
-        trained.forget()
+        self._trained.forget()
         return True
 
 
@@ -451,10 +452,10 @@ def train(
         filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
         source = ArrayBatches(filled, batch_size=choose_batch_size(len(filled)), seed=task.seed)
     decay, stopping = settings.lr_decay, held_out is not None
-    if settings.reg_all is None:
-        run = replace(run, callbacks=(*run.callbacks, _StopIfFaded()))
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
         trained = trainer(task, cases, start, device)
+        if settings.reg_all is None:
+            run = replace(run, callbacks=(*run.callbacks, _StopIfFaded(trained)))
         history = fit(
             trained,
             source,
@@ -500,7 +501,6 @@ def _extend(machine: Machine, scale: Scale, cases: Cases, holds_biases: bool) ->
     ratings, n_old = cases.ratings, len(machine.weights)
     usual = cases.usual if holds_biases else None
     wider = machine.grow(ratings.n_items, ratings.n_users)
-    wider.visible_biases[n_old:] = cases.visible_biases[n_old:]
     wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=usual)
     inputs = wider.hidden_inputs(ratings, cases.levels, scale, cases.identities)
     wider = replace(wider, inputs=inputs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
@@ -86,8 +86,7 @@ def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
 
 def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Doubles:
     """Return log probabilities (rows, levels) of ``logits`` less ``sharpness`` s^2, tilted to these means (rows,)."""
-    found = tilt(logits - sharpness * s**2, s, means)
-    return np.asarray(found - logsumexp(found, axis=1, keepdims=True))
+    return np.asarray(log_softmax(tilt(logits - sharpness * s**2, s, means), axis=1))
 
 
 def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:

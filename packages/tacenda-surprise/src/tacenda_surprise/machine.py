@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
 from tacenda.array_ops import to_device, to_numpy
 from tacenda.arrays import (
@@ -57,9 +57,7 @@ class Usual(Arrays):
     def smooth(self, base: Doubles, s: Doubles, counts: Doubles, biases: Doubles) -> Doubles:
         """Add ``damping`` ratings of the usual shape to ``counts`` (visible, levels), and take logarithms."""
         usual = base + np.outer(biases / self.variance, s)
-        return np.asarray(
-            np.log(counts + self.damping * np.exp(usual - logsumexp(usual, axis=1, keepdims=True)))
-        )
+        return np.asarray(np.log(counts + self.damping * softmax(usual, axis=1)))
 
     def of_unit(self, base: Doubles, s: Doubles, cases: Numbers, levels: Numbers) -> Doubles:
         """Estimate the biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
@@ -70,7 +68,7 @@ class Usual(Arrays):
         return np.asarray(biases[0])
 
 
-#: Require W to have a row a hidden unit, or one a level and hidden unit.
+#: Require weights (visible, hidden) or (visible, levels, hidden).
 of_hidden_units = Constraint(
     lambda W, sizes: (
         None

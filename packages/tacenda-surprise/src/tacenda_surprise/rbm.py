@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
-from tacenda.kernels.boltzmann import Expected
+from tacenda.kernels.boltzmann import Expected, boltzmann_expectations
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -59,10 +59,12 @@ class RBM(RatingAlgorithm):
         values: dict[str, Any] = {"orientation": "user", "ordinal": False, "offset": False}
         values |= {"optimizer": "sgd", "lr_all": 0.001, "lr_decay": 1.0, "reg_all": 0.01}
         values |= {"reg_side": 0.01} if cls.conditional else {}
-        values |= {"n_epochs": 250, "validation": 0.05, **options}
-        if values["validation"]:
-            values = {"patience": max(values["n_epochs"], 1), "refit": False, **values}
-        return cls.from_settings(values)
+        model = cls.from_settings({**values, "n_epochs": 250, "validation": 0.05, **options})
+        if model.settings.validation:
+            stopping: dict[str, Any] = {"patience": max(model.settings.n_epochs, 1), "refit": False}
+            rest = {name: value for name, value in stopping.items() if name not in options}
+            model.settings = replace(model.settings, **rest)
+        return model
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -182,7 +184,7 @@ class RBM(RatingAlgorithm):
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         found, scale = self._expect(users, items)
-        return FoldedUnit(found.chances, scale).deviations(np.arange(len(users)))
+        return _find_deviations(found.chances, scale)
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -197,35 +199,33 @@ class RBM(RatingAlgorithm):
             return self._fold_visible(items, levels)
         return self._fold_case(items, levels, known if self.conditional else known[:0])
 
-    # Both use the notation of the thesis (eqs 5.11 and 5.14): s are the scores of the levels, b the biases of visible
-    # units, W or w their weights, p the probabilities that hidden units are on, and x the inputs of hidden units.
-
     def _fold_visible(self, items: Numbers, levels: npt.NDArray[np.int32]) -> FoldedUnit:
-        """Solve for the biases and weights of a new visible unit."""
+        """Solve for the biases b and weights w of a new visible unit, and predict it in every case."""
         machine, scale = self._machine
-        s, p = scale.scores, machine.activations
-        b, w = machine.visible_biases[-1], machine.weights[-1]
+        b, w, p = machine.visible_biases[-1], machine.weights[-1], machine.activations
         if len(items):
             penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             b, w = solve_visible(machine, scale, p, items, levels, penalty)
-        from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
-        return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden, axis=1), scale)
+        cases = np.arange(len(p))
+        tables = w[None], b[None], p, scale.scores, machine.slopes
+        found = boltzmann_expectations(np.zeros_like(cases), cases, *tables)
+        return FoldedUnit(found.chances, scale)
 
     def _fold_case(
         self, items: Numbers, levels: npt.NDArray[np.int32], known: Numbers
     ) -> FoldedUnit:
-        """Infer the hidden units of a new case."""
+        """Infer the hidden units of a new case from their inputs x, and predict every visible unit in it."""
         machine, scale = self._machine
-        s, W, tied = scale.scores, machine.weights, machine.weights.ndim == 2
-        slope, x = float(machine.slopes[-1]), machine.inputs[-1]
+        s, W, slope, x = scale.scores, machine.weights, machine.slopes[-1], machine.inputs[-1]
         if len(items) and self.settings.offset:
             slope = estimate_case_slope(machine, scale, items, levels, _damping(machine))
         if len(items) or len(known):
-            rows = W[items] * s[levels][:, None] if tied else W[items, levels]
+            rows = W[items] * s[levels][:, None] if W.ndim == 2 else W[items, levels]
             x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
-        p, logits = expit(x), machine.visible_biases + s * np.float32(slope)
-        logits += (W @ p)[:, None] * s if tied else W @ p
-        return FoldedUnit(softmax(logits, axis=1), scale)
+        units = np.arange(len(W))
+        tables = W, machine.visible_biases, expit(x)[None], s, np.array([slope], np.float32)
+        found = boltzmann_expectations(units, np.zeros_like(units), *tables)
+        return FoldedUnit(found.chances, scale)
 
     @property
     def folds_identities(self) -> bool:
@@ -264,13 +264,18 @@ class FoldedUnit(NamedTuple):
         return self.scale.ratings(_expect(chosen, self.scale.scores))
 
     def deviations(self, items: Numbers) -> Floats:
-        chosen, s = self.chances[items], self.scale.scores
-        variance = np.maximum(_expect(chosen, s**2) - _expect(chosen, s) ** 2, 1e-6)
-        return np.asarray(np.sqrt(variance) * np.float32(self.scale.unit), np.float32)
+        return _find_deviations(self.chances[items], self.scale)
 
     def probabilities(self, items: Numbers) -> Floats:
         """Probabilities of the levels (items, levels)."""
         return np.asarray(self.chances[items])
+
+
+def _find_deviations(chances: Floats, scale: Scale) -> Floats:
+    """Compute the standard deviations (n,), in units of the ratings, of distributions (n, levels)."""
+    s = scale.scores
+    variance = np.maximum(_expect(chances, s**2) - _expect(chances, s) ** 2, 1e-6)
+    return np.asarray(np.sqrt(variance) * np.float32(scale.unit), np.float32)
 
 
 def _expect(chances: Floats, of: Floats) -> Floats:
