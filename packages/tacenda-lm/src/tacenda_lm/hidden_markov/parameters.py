@@ -55,7 +55,7 @@ class Learned(Arrays):
     starts: Probabilities[Array, "classes states", over()]  # p(first state)
 
     def lexicon(self) -> Lexicon:
-        """Return the classes of words; all words belong to one here."""
+        """Return the classes of words; all words belong to one unless a subclass has more."""
         return Lexicon.of(np.zeros(len(self.emissions), np.int32), len(self.starts))
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:

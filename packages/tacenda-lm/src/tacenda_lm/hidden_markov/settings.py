@@ -118,13 +118,14 @@ class VLHMMSettings(options.SeededSettings):
         """
         M, k, h, kept = self.n_classes, self.states_per_class, self.width, self.n_kept
         pairs, evaluated = min(words, M * M), min(evaluated, M * M)
-        parameters = M * k * h + n_types * h + 6 * h * h
+        parameters = M * k * h + n_types * h + 6 * h * h  # states, words, three residual networks
         if not self.advanced.neural:
             parameters = keys * k * k + M * k * M + n_types * k
+        # blocks and emissions with their counts, and the gradient of the vectors of each pair
         step = pairs * (2 * kept * kept + kept * h) + 2 * n_types * kept
-        if self.transitions == "features":
+        if self.transitions == "features":  # of both sides, with their gradients, instead of blocks
             step = 4 * M * kept * self.advanced.n_features + 2 * n_types * kept
             evaluated = 0
-        if self.transitions == "two_level":
+        if self.transitions == "two_level":  # p(c' | z), with its gradient
             step += 2 * M * M * kept
         return 4 * (_PARAMETER_COPIES * parameters + max(step, evaluated * k * k))

@@ -43,14 +43,10 @@ _MIN_PROBABILITY = np.finfo(np.float32).tiny  # replaces probabilities that floa
 
 
 class Posterior(NamedTuple):
-    """States given a whole sentence.
+    """The states of the words of a whole sentence: only those of a word's class are possible.
 
-    Attributes
-    ----------
-    classes
-        The class of each word, int32 (words,): only its states are possible.
-    probabilities
-        p(state | sentence) of the states of that class, float32 (words, k).
+    ``classes`` int32 (words,) are the classes of the words, and ``probabilities`` float32 (words, k) are
+    p(state | sentence) of the states of these classes.
     """
 
     classes: npt.NDArray[np.int32]

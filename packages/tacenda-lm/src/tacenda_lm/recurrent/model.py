@@ -65,7 +65,7 @@ class RecurrentLMSettings(options.SeededSettings):
         "step size of gradient descent, on the gradient summed over a window and averaged over the streams; constant "
         "until an epoch gains too little on the held-out text, then halved after every epoch until one gains too "
         "little again, which ends training; without held-out text constant for three fifths of the epochs, and then "
-        "falling after each, to a hundredth in all but at most by half at once",
+        "falling by half after each, or more slowly if that is enough to end at a hundredth",
         at_least=0,
         below=1e6,
     )
