@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import BOUNDARY, Vocabulary, not_a_string, token_list
 from tacenda_lm.sequences import Float64
 
 #: How a word outside the vocabulary shares the probability of its class.
@@ -80,8 +80,8 @@ class UnknownWords:
         return float(self.log_shares([word])[0])
 
     def log_shares(self, words: Iterable[str]) -> Float64:
-        """Return the `log_share` of each word, float64 (words,)."""
-        listed = list(words)
+        """Return the `log_share` of each word, float64 (words,). Raises CorpusError for what is no list of strings."""
+        listed = token_list(words)
         cache = self._cache  # another thread may replace it meanwhile
         new = [word for word in dict.fromkeys(listed) if word not in cache]
         if new:
@@ -94,15 +94,14 @@ class UnknownWords:
     def _compute(self, words: Sequence[str]) -> Float64:
         """Return the `log_share` of each word without the cache."""
         shares = np.zeros(len(words))
+        for word in words:
+            if not isinstance(word, str):
+                raise not_a_string(word)
         unknown = [i for i, word in enumerate(words) if word not in self._vocabulary]
         if self.way == "even" and self.unseen_types is not None:
             shares[unknown] = -math.log(self.unseen_types)
         if self.way == "spelling" and unknown:
-            # one set of letter models for all that score with this vocabulary
-            spelling = _SPELLINGS.get(self._vocabulary)
-            if spelling is None:
-                spelling = _SPELLINGS[self._vocabulary] = _Spelling(self._vocabulary)
-            shares[unknown] = spelling.log_shares([words[i] for i in unknown])
+            shares[unknown] = _spell([words[i] for i in unknown], self._vocabulary)
         return shares
 
 
@@ -124,41 +123,39 @@ def check_way(way: str, unseen_types: int | None) -> Unknown:
     return cast("Unknown", way)
 
 
-class _Spelling:
-    """The letter models of the classes of one vocabulary, each fitted when a word needs it."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._normalization, self._class_of = vocabulary.normalization, vocabulary.class_of
-        self._words = vocabulary.words
-        self._classes = frozenset(filter(vocabulary.is_reserved, vocabulary.words))
-        self._models: dict[str, tuple[LetterModel, float]] = {}
-
-    def log_shares(self, words: Sequence[str]) -> Float64:
-        """Return natural log q of words that are all outside the vocabulary, float64 (words,)."""
-        spelled = [self._normalization(word) for word in words]
-        classes = np.array(list(map(self._class_of, spelled)))
-        shares = np.empty(len(words))
-        for name in np.unique(classes).tolist():
-            if name not in self._models:
-                self._models[name] = self._fit(name)
-            model, left = self._models[name]
-            of_class = np.flatnonzero(classes == name)
-            shares[of_class] = model.log_probs([spelled[i] for i in of_class]) - left
-        return shares
-
-    def _fit(self, name: str) -> tuple[LetterModel, float]:
-        """Return the letter model of a class, and the log-probability it gives to strings outside the vocabulary."""
-        words = [word for word in self._words if word not in self._classes]
-        alike = [word for word in words if self._class_of(word) == name]
-        model = LetterModel(alike or words)
-        # the strings that are not words outside the vocabulary: its own words, and the empty string
-        inside = list(dict.fromkeys(["", *self._words]))
-        parts = (inside[i : i + _WORDS_PER_BLOCK] for i in range(0, len(inside), _WORDS_PER_BLOCK))
-        taken = math.fsum(float(np.exp(model.log_probs(part)).sum()) for part in parts)
-        return model, math.log(max(1 - taken, _MIN_LEFT))
+#: By vocabulary and class: the letter model, fitted when a word needs it, and the log-probability that it gives to
+#: strings outside the vocabulary. A model that referred to its vocabulary would keep it alive.
+_LETTER_MODELS: WeakKeyDictionary[Vocabulary, dict[str, tuple[LetterModel, float]]] = (
+    WeakKeyDictionary()
+)
 
 
-_SPELLINGS: WeakKeyDictionary[Vocabulary, _Spelling] = WeakKeyDictionary()
+def _spell(words: Sequence[str], vocabulary: Vocabulary) -> Float64:
+    """Return natural log q of words that are all outside the vocabulary, float64 (words,)."""
+    spelled = [vocabulary.normalization(word) for word in words]
+    classes = np.array(list(map(vocabulary.class_of, spelled)))
+    models = _LETTER_MODELS.setdefault(vocabulary, {})
+    shares = np.empty(len(words))
+    for name in np.unique(classes).tolist():
+        if name not in models:
+            models[name] = _fit_class(name, vocabulary)
+        model, left = models[name]
+        of_class = np.flatnonzero(classes == name)
+        shares[of_class] = model.log_probs([spelled[i] for i in of_class]) - left
+    return shares
+
+
+def _fit_class(name: str, vocabulary: Vocabulary) -> tuple[LetterModel, float]:
+    """Return the letter model of a class, and the log-probability it gives to strings outside the vocabulary."""
+    reserved = {BOUNDARY, *vocabulary.decode(vocabulary.oov_ids)}
+    words = [word for word in vocabulary.words if word not in reserved]
+    alike = [word for word in words if vocabulary.class_of(word) == name]
+    model = LetterModel(alike or words)
+    # the strings that are not words outside the vocabulary: its own words, and the empty string
+    inside = list(dict.fromkeys(["", *vocabulary.words]))
+    parts = (inside[i : i + _WORDS_PER_BLOCK] for i in range(0, len(inside), _WORDS_PER_BLOCK))
+    taken = math.fsum(float(np.exp(model.log_probs(part)).sum()) for part in parts)
+    return model, math.log(max(1 - taken, _MIN_LEFT))
 
 
 class _Level(NamedTuple):

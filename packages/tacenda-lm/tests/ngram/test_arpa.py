@@ -165,6 +165,7 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(rea
         (("ngram 1=5", "ngram 1=6"), 14, "ends after 5 n-grams of 6"),
         (("ngram 1=5", "ngram 1=50000"), 14, "ends after 5 n-grams of 50000"),
         (("ngram 1=5", "ngram 1=4"), 13, "counts at the top are wrong"),
+        (("ngram 1=5", "ngram 1=0"), 8, "no unigram </s>"),
         (("ngram 2=4", "ngram 3=4"), 6, "ngram 2=COUNT"),
         (("ngram 2=4", "ngram 2=many"), 6, "ngram 2=COUNT"),
         (("-0.1	a b", "0.1	a b"), 17, "above zero"),
@@ -471,31 +472,30 @@ def test_tables_that_do_not_sum_to_one_are_read_with_a_warning_and_saved_with_a_
     assert KneserNey(order=2).fit(TEXT).is_normalized
 
 
-def test_a_flag_that_is_no_flag_is_refused(model):
-    artifact = model.to_artifact()
-    for strange in (0, None, "no"):
-        config = {**artifact.config, "is_normalized": strange}
-        with pytest.raises(ArtifactError, match="is_normalized"):
-            KneserNey.from_artifact(dataclasses.replace(artifact, config=config))
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("is_normalized", (0, None, "no")),
+        ("start_log_prob", (0.5, "0", None, True, math.nan, -1e9)),
+    ],
+)
+def test_what_a_file_may_change_is_checked_in_a_saved_model(model, name, values):
+    for strange in values:
+        with pytest.raises(ArtifactError, match=name):
+            KneserNey.from_arrays({**model.config_dict(), name: strange}, model.arrays())
 
 
-@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
-def test_the_sums_of_a_table_are_those_of_its_distributions(smoothing):
-    model = KneserNey(order=4, smoothing=smoothing).fit(TEXT)
-    rows = {tuple(row) for n in (1, 2, 3) for row in model.table.words_of(n).tolist()}
+@pytest.mark.filterwarnings("ignore:.*not normalized")
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing", None])
+def test_the_sums_of_a_table_are_those_of_its_distributions(read, smoothing):
+    """Also those of a file, which are not one."""
+    model = KneserNey(order=4, smoothing=smoothing).fit(TEXT) if smoothing else read(SMALL)
+    orders = range(1, model.order)
+    rows = {tuple(row) for n in orders for row in model.table.words_of(n).tolist()}
     totals = np.exp(model.log_probs([State(()), *map(State, rows)])).sum(axis=1)
     sums = model.table.sums()
-    assert totals.min() - 1e-6 < sums.low <= sums.high < totals.max() + 1e-6
+    assert (sums.low, sums.high) == pytest.approx((totals.min(), totals.max()), abs=1e-6)
     assert sums.above_one is None
-
-
-def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributions(read):
-    with pytest.warns(UserWarning, match="not normalized"):
-        model = read(SMALL)
-    rows = [State(()), *(State((word,)) for word in range(4))]
-    totals = np.exp(model.log_probs(rows)).sum(axis=1)
-    sums = model.table.sums()
-    assert (sums.low, sums.high) == pytest.approx((totals.min(), totals.max()), abs=1e-5)
 
 
 def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):

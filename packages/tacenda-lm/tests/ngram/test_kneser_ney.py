@@ -179,16 +179,6 @@ def test_states_forget_what_no_longer_matters():
     assert model.advance(model.state_after("a b"), model.vocabulary.boundary_id) == model.start()
 
 
-def test_repr_says_the_options_and_whether_it_is_fitted():
-    model = KneserNey(order=2)
-    said = (
-        "<KneserNey(order=2, smoothing='interpolated', min_count=1, prune=0.0, bits=None, "
-        "memory_gb=None), {}>"
-    )
-    assert repr(model) == said.format("not fitted")
-    assert repr(model.fit(["a b"])) == said.format("fitted")
-
-
 # -- published figures ---------------------------------------------------------------------------------
 
 

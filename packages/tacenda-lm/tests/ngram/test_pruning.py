@@ -54,21 +54,14 @@ class Explicit:
         return found
 
 
-def test_n_grams_go_where_their_loss_is_below_the_threshold():
+def test_n_grams_go_where_their_loss_is_below_the_threshold_and_no_longer_one_needs_them():
     """With both distributions of the context written out."""
     model = KneserNey(order=3).fit(varied())
-    expected = Explicit(model).worth_keeping(3, 3e-5)
-    small = prune(model.table, 3e-5)
-    assert set(map(tuple, small.words_of(3).tolist())) == expected
-    assert 0 < len(expected) < model.table.sizes[2]
-
-
-def test_lower_orders_are_judged_in_the_same_way_and_keep_what_longer_n_grams_need():
-    model = KneserNey(order=3).fit(varied())
-    small = prune(model.table, 1e-4)
+    small, explicit = prune(model.table, 1e-4), Explicit(model)
     trigrams = set(map(tuple, small.words_of(3).tolist()))
+    assert trigrams == explicit.worth_keeping(3, 1e-4)
+    assert 0 < len(trigrams) < model.table.sizes[2]
     needed = {g[:-1] for g in trigrams} | {g[1:] for g in trigrams}
-    explicit = Explicit(model)
     expected = needed | explicit.worth_keeping(2, 1e-4)
     assert set(map(tuple, small.words_of(2).tolist())) == expected
     assert needed < expected < {g for g in explicit.listed if len(g) == 2}

@@ -1,15 +1,17 @@
 """Known words and all strings outside the vocabulary together have probability one, or as much as was asked for."""
 
 import copy
+import gc
 import itertools
 import math
 import pickle
+import weakref
 
 import numpy as np
 import pytest
 
 from tacenda import Corpus, Vocabulary
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.testing.samples import sample_sentences
 from tacenda.vocabulary import Normalization
 from tacenda_lm import KneserNey, UnknownWords, unknown_words
@@ -89,6 +91,22 @@ def test_a_vocabulary_without_words_still_spells():
 def test_a_way_that_says_too_little_or_too_much_is_refused(way, unseen_types):
     with pytest.raises(ConfigurationError, match=r"unknown|unseen_types"):
         UnknownWords(VOCABULARY, way, unseen_types)
+
+
+@pytest.mark.parametrize("words", ["zebra", ["ab", math.nan], [None]])
+@pytest.mark.parametrize(("way", "unseen_types"), [("spelling", None), ("even", 9)])
+def test_words_that_are_not_a_list_of_strings_are_refused(words, way, unseen_types):
+    with pytest.raises(CorpusError, match=r"one string|not a string"):
+        UnknownWords(VOCABULARY, way, unseen_types).log_shares(words)
+
+
+def test_a_vocabulary_is_freed_after_words_were_spelled():
+    vocabulary = Vocabulary(VOCABULARY.words, VOCABULARY.counts + 1)
+    UnknownWords(vocabulary).log_share("zebra")
+    reference = weakref.ref(vocabulary)
+    del vocabulary
+    gc.collect()
+    assert reference() is None
 
 
 def test_shares_survive_copies_and_processes():

@@ -184,7 +184,7 @@ class _Reader:
             if match is None or count is None or whole_number(match[1]) != len(counts) + 1:
                 self._fail(f"expected 'ngram {len(counts) + 1}=COUNT', found {line!r:.60}")
             counts.append(count)
-        if not 1 <= len(counts) <= MAX_ORDER or not counts[0]:
+        if not 1 <= len(counts) <= MAX_ORDER:
             self._fail(f"the counts are of {len(counts)} orders; 1 to {MAX_ORDER} can be read")
         return counts
 
@@ -196,7 +196,7 @@ class _Reader:
     def _read_unigrams(self, count: int) -> tuple[list[str], Float64]:
         """Read the words and their numbers; ``</s>``, which is one type with ``<s>``, gets the back-off of ``<s>``."""
         words: list[str] = []
-        parts: list[Float64] = []
+        parts: list[Float64] = [np.empty((0, 2))]
         for block in self._read_order(1, count, _Names([BOUNDARY, UNKNOWN]), 2):
             if isinstance(block, list):
                 words += [line[0][0] for line in block]

@@ -51,8 +51,8 @@ def write_arpa(
     """Write a table to a path, gzipped if it ends in .gz, or to an open binary file.
 
     A file at a path appears only when it is complete. ``start_log_prob`` is the log-probability of ``<s>``, base 10.
-    Raises DataError for a word that the format cannot express, a path with the ending of another compression, or a path
-    or file that cannot be written.
+    Raises DataError for a word that the format cannot express, a path that cannot be written or has the ending of
+    another compression, and a file that is not open for writing bytes. Other errors of an open file are passed on.
     """
     for word in vocabulary.words:
         if word in (START, "") or _UNWRITABLE.search(word):

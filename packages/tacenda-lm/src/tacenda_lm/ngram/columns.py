@@ -1,4 +1,7 @@
-"""Columns of the description of an n-gram table that look-ups use, compiled or not."""
+"""Numbers that describe an n-gram table for look-ups, compiled or not."""
+
+MAX_LOG_PROB = 1e-3  # what is higher is not above 0 due to rounding
+MAX_CODED_LOG_PROB = 1.0  # the same where log-probabilities are codes of few bits
 
 BLOCK = 64  # n-grams whose near places are distances from one number
 

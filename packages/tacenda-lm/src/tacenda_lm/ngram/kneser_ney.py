@@ -37,7 +37,8 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table, lookups
+from tacenda_lm.ngram.columns import MAX_CODED_LOG_PROB, MAX_LOG_PROB
+from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import (
     Float64,
@@ -65,7 +66,6 @@ _MIN_START_LOG10 = -1e3  # a smaller log-probability of <s> is saved as -inf
 _MAX_LINE_LENGTH = 1 << 16  # characters: longer lines are measured in blocks
 # to estimate how many words strings have: characters of a word and its space, words of a line
 _CHARACTERS_PER_WORD, _WORDS_PER_LINE = 6, 20
-_ABOVE_ONE_COARSE = 1.0  # in tables of few bits, log-probabilities above 0 by more than this are not due to rounding
 _MAX_WORDS_TO_READ = 1 << 12  # a vocabulary of more words is not read when the model is opened
 
 
@@ -133,7 +133,7 @@ class _StringScorer(NamedTuple):
     module: str
     words: WordTable
     score_line: Callable[..., tuple[float, bool]]
-    measure_line: Callable[..., tuple[float, float, float, int, int]] | None
+    measure_line: Callable[..., tuple[float, float, float, int, int]]
     arguments: tuple[Any, ...]  # the first ones of both functions
 
 
@@ -296,8 +296,9 @@ class KneserNey(LanguageModel):
     def to_arpa(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the model as an ARPA file, gzipped if the name ends in .gz, or to an open binary file.
 
-        Raises DataError if the format cannot hold a word, the name asks for another compression, or the path or file
-        cannot be written, and ArtifactError if a saved table is damaged.
+        Raises DataError if the format cannot hold a word, the path cannot be written or asks for another compression,
+        or the file is not open for writing bytes, and ArtifactError if a saved table is damaged. Other errors of an
+        open file are passed on.
         """
         from tacenda_lm.ngram.arpa_writing import write_arpa
 
@@ -397,7 +398,7 @@ class KneserNey(LanguageModel):
         Raises ArtifactError if one is no log-probability: a mapped table was not checked before.
         """
         is_coarse = self.table.is_coarse
-        if not (scores <= (_ABOVE_ONE_COARSE if is_coarse else ABOVE_ONE)).all():
+        if not (scores <= (MAX_CODED_LOG_PROB if is_coarse else MAX_LOG_PROB)).all():
             raise ArtifactError(
                 "a word has an impossible probability: the table of this model is damaged; fit or copy the model again"
             )
@@ -449,9 +450,7 @@ class KneserNey(LanguageModel):
 
     def _measure_line(self, line: str) -> Perplexity | None:
         scorer = self._prepare_scorer(1 + len(line) // _CHARACTERS_PER_WORD)
-        if scorer is None or scorer.measure_line is None:
-            return None
-        if not 0 < len(line) <= _MAX_LINE_LENGTH or line[0] == "\ufeff":
+        if scorer is None or not 0 < len(line) <= _MAX_LINE_LENGTH or line[0] == "\ufeff":
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
         known, unknown, end, n_words, n_oov = scorer.measure_line(*scorer.arguments, text)
@@ -503,8 +502,7 @@ class KneserNey(LanguageModel):
             module.__name__,
             words,
             module.score_line,
-            # the log-probability of a word can be above zero where numbers are rounded
-            None if table.is_coarse else module.measure_line,
+            module.measure_line,
             (words.words, *table.arguments),
         )
         return self._scorer

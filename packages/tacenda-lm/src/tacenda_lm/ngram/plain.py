@@ -1,7 +1,7 @@
 """The look-ups of `lookup` and `words` in plain Python, for the first lines of a process, with the same results.
 
 Importing numba takes as long as scoring some thousand words here. Arguments and results are those of the compiled
-functions of the same names, except that ``words`` is a vocabulary and whether text is split only at ASCII whitespace.
+functions of the same names, but ``words`` is a pair: a vocabulary, and whether text is split only at ASCII whitespace.
 Places that are read from a table are clipped to the same bounds.
 """
 
@@ -28,6 +28,7 @@ from tacenda_lm.ngram.columns import (
     BLOCKS,
     FAR,
     LISTS,
+    MAX_CODED_LOG_PROB,
     N_VALUES,
     NEAR,
     PROB,
@@ -211,6 +212,8 @@ def _score(
     scores, matched = np.empty(len(ids)), np.empty(len(ids), np.int64)
     context = np.full(int(bos), vocabulary.boundary_id)
     sequence_scores(data, shape, ids, np.array([0, len(ids)]), context, scores, matched)
+    if shape[0, PROB] < 31:  # rounding may have made a probability greater than one
+        scores[(scores > 0) & (scores <= MAX_CODED_LOG_PROB)] = 0.0
     return ids.tolist(), scores.tolist()
 
 

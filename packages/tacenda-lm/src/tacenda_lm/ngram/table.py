@@ -37,10 +37,9 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
-from tacenda_lm.ngram.columns import BLOCK
+from tacenda_lm.ngram.columns import BLOCK, MAX_LOG_PROB
 
 MAX_ORDER = 16  # the longest n-grams of any model
-ABOVE_ONE = 1e-3  # log-probabilities above 0 by more than this are not due to rounding
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
 
@@ -172,7 +171,7 @@ class Table(Arrays):
 
         starts = np.cumsum([0, *self.sizes[:-1]])
         bounds = np.empty(2)
-        found, n, place, word = checking.check_table(*self.arguments, starts, ABOVE_ONE, bounds)
+        found, n, place, word = checking.check_table(*self.arguments, starts, MAX_LOG_PROB, bounds)
         low, high = bounds.tolist()
         if found == checking.GOOD:
             return Sums(low, high, None)

@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.lines import refuse_file_name
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.columns import MAX_CODED_LOG_PROB, PROB
 from tacenda_lm.ngram.lookup import sequence_scores
 from tacenda_lm.sequences import Ids, Offsets
 
@@ -54,13 +56,15 @@ class WordTable:
     def encode(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
         """Return ids (tokens,) and offsets (lines + 1,) of a list of strings; with ``eos``, each ends in ``</s>``.
 
-        Return None for anything else, and if a line contains a line feed, ``<s>`` or ``</s>``.
+        Return None for anything else, if a line contains a line feed, ``<s>`` or ``</s>``, and if the first begins with
+        a byte-order mark. Raises CorpusError if it is the name of a file.
         """
         if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
             return None
         joined = "\n".join([*lines, ""]).encode("utf-8", "surrogatepass")
-        if not lines or joined.count(b"\n") != len(lines):
+        if not lines or joined.count(b"\n") != len(lines) or lines[0].startswith("\ufeff"):
             return None
+        refuse_file_name(lines[0])
         text = np.frombuffer(joined, np.uint8)
         ids = np.empty(len(text) // 2 + 2 * len(lines), np.int32)
         offsets = np.empty(len(lines) + 1, np.int64)
@@ -192,23 +196,33 @@ def _is_start(text, begin, end):
     return end - begin == 3 and text[begin] == 60 and text[begin + 1] == 115 and text[end - 1] == 62
 
 
+@njit(inline=True)
+def _score(words, data, shape, text, bos, eos):
+    """Return how many ids a line has, -1 if special tokens are written in it; the ids, and their log-probabilities."""
+    ids = np.empty(len(text) // 2 + 2, np.int32)
+    n = _encode(words, text, 0, len(text), eos, ids, 0)
+    scores, matched = np.empty(max(n, 0), np.float64), np.empty(max(n, 0), np.int64)
+    if n > 0:
+        context, offsets = np.full(np.int64(bos), words[3], np.int64), np.array([0, n])
+        sequence_scores(data, shape, ids, offsets, context, scores, matched)
+        if shape[0, PROB] < 31:  # rounding may have made a probability greater than one
+            for i in range(n):
+                if 0 < scores[i] <= MAX_CODED_LOG_PROB:
+                    scores[i] = 0.0
+    return n, ids, scores
+
+
 @njit
 def score_line(words, data, shape, text, bos, eos):
     """Return the log-probability of a line, and True; or 0 and False if special tokens are written in it.
 
     ``bos`` and ``eos`` say whether the line follows ``<s>``, and whether ``</s>`` is scored too.
     """
-    ids, end = np.empty(len(text) // 2 + 2, np.int32), len(text)
-    n = _encode(words, text, 0, end, eos, ids, 0)
-    if n < 0:
-        return 0.0, False
-    context, offsets = np.full(np.int64(bos), words[3], np.int64), np.array([0, n])
-    scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
-    sequence_scores(data, shape, ids, offsets, context, scores, matched)
+    n, _, scores = _score(words, data, shape, text, bos, eos)
     total = 0.0
     for score in scores:
         total += score
-    return total, True
+    return total, n >= 0
 
 
 @njit
@@ -217,13 +231,9 @@ def measure_line(words, data, shape, text):
 
     The counts are the number of words, -1 if special tokens are written in the line, and the number of unknown words.
     """
-    ids = np.empty(len(text) // 2 + 2, np.int32)
-    n = _encode(words, text, 0, len(text), True, ids, 0)
+    n, ids, scores = _score(words, data, shape, text, True, True)
     if n < 0:
         return 0.0, 0.0, 0.0, n, n
-    context, offsets = np.full(1, words[3], np.int64), np.array([0, n])
-    scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
-    sequence_scores(data, shape, ids, offsets, context, scores, matched)
     known, oov, n_oov = 0.0, 0.0, 0
     for i in range(n - 1):
         if ids[i] == words[4]:
