@@ -12,6 +12,7 @@ chosen by hash. The lines cannot be read from the bits, which only tell whether 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -150,7 +151,7 @@ def _mix(values: _U64) -> _U64:
     return values ^ values >> np.uint64(31)
 
 
-def _find_bits(hashes: _U64, n_bits: int) -> Any:
+def _find_bits(hashes: _U64, n_bits: int) -> Iterator[_U64]:
     """Yield the places of one bit of each line (lines,), all from two hashes (Kirsch and Mitzenmacher, 2006)."""
     step = _mix(hashes) | np.uint64(1)
     for i in range(_N_HASHES):

@@ -90,7 +90,7 @@ class KneserNeySettings(Settings):
     min_count: int = option(
         1,
         """leave out n-grams of three or more words that occur less often, and predict them from their last
-        words; 2 is SRILM's default, and the two back-off forms need it""",
+        words; use 2, SRILM's default, with the two back-off forms""",
         at_least=1,
     )
     prune: float = option(
@@ -514,8 +514,6 @@ class KneserNey(LanguageModel):
         return self._score_sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
-            ids = check_ids(ids, self.table.n_types)
         before = [self.vocabulary.boundary_id] if bos else []
         return self._score_sequences(ids, np.array([0, len(ids)]), before)
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tacenda import store
 from tacenda.devices import available_memory
+from tacenda.offsets import rechunk
 from tacenda_lm.ngram.rows import Rows, add_up, first_not_below, sort_rows
 
 _MIN_BLOCK_ROWS = 1 << 12  # however small the budget
@@ -190,19 +191,14 @@ class Sorter:
 
     def read_sorted(self) -> Iterator[Rows]:
         """Yield all rows in the order of their keys, in blocks, and remove them."""
-        if not self._runs:
-            rows = self._sort(self._buffer[: self._n])
+        if self._runs:
+            self._write_run()
+            blocks = self._merge()
+        else:
+            blocks = iter([self._sort(self._buffer[: self._n])])
             self._buffer = np.empty((0, self._width), np.uint64)
-            yield from self._cut(rows)
-            return
-        self._write_run()
-        yield from self._merge()
-
-    def _cut(self, rows: Rows) -> Iterator[Rows]:
-        """Yield rows in blocks of the scratch's size."""
-        size = self._scratch.rows_of_block(self._width)
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size]
+        for rows in blocks:
+            yield from rechunk([rows], self._scratch.rows_of_block(self._width))
 
     def _sort(self, rows: Rows) -> Rows:
         """Sort rows in place and merge equal keys; return the rows that are left."""
@@ -221,7 +217,7 @@ class Sorter:
             self._runs = [merged]
 
     def _merge(self) -> Iterator[Rows]:
-        """Yield the rows of all runs in order, in blocks.
+        """Yield the rows of all runs in order.
 
         Of the blocks that are read, one of each run, all rows up to the lowest last key can be sorted in memory: no run
         has more of them.
@@ -241,6 +237,6 @@ class Sorter:
                 cut = first_not_below(rows, key, self._n_keys, True)
                 parts.append(rows[:cut])
                 blocks[i] = rows[cut:] if cut < len(rows) else next(readers[i], None)
-            yield from self._cut(self._sort(np.concatenate(parts)))
+            yield self._sort(np.concatenate(parts))
         for run in runs:
             run.remove()
