@@ -70,15 +70,6 @@ def test_every_distribution_sums_to_one(text, order, smoothing, min_count):
     assert model.check_normalized([*text, ["d", "c", "b"]]) < 1e-5
 
 
-def test_discounts_are_those_of_the_counts_of_counts():
-    counts = np.repeat([0, 1, 2, 3, 4, 9], [5, 100, 40, 20, 10, 3])
-    found, from_text = kneser_ney_discounts(np.bincount(counts, minlength=6))
-    y = 100 / (100 + 2 * 40)
-    expected = [0, 1 - 2 * y * 40 / 100, 2 - 3 * y * 20 / 40, 3 - 4 * y * 10 / 20]
-    assert from_text
-    np.testing.assert_allclose(found, expected)
-
-
 @pytest.mark.parametrize("smoothing", ["interpolated", "backoff"])
 def test_a_text_without_an_n_gram_of_four_gives_its_discounts_as_in_lmplz(oracles, smoothing):
     """D(3+) is 3 then; a back-off model, which lmplz has not, would give what occurs three times no probability."""

@@ -87,36 +87,22 @@ def test_a_mark_is_refused_by_a_model_with_that_word(monkeypatch, line, is_plain
     assert own.score(line) == pytest.approx(LanguageModel.score(own, line))
 
 
-ROUNDED = """\\data\\
-ngram 1=6
-ngram 2=2
-
-\\1-grams:
--1\t<unk>
--99\t<s>
--0.4\t</s>
--0.7\ta\t0.39
--0.52\tb
--0.3\td
-
-\\2-grams:
--2\ta d
--0.1\tb d
-
-\\end\\
-"""
-
-
 @pytest.mark.filterwarnings("ignore:.*not normalized")
 @pytest.mark.parametrize("is_plain", [True, False])
 def test_a_word_that_rounding_makes_certain_costs_nothing(monkeypatch, write_file, is_plain):
     """With two bits, the log-probability of </s> after a is above zero."""
-    model = KneserNey.from_arpa(write_file("model.arpa", ROUNDED)).smaller(bits=2)
+    unigrams = "-1 <unk>\n-99 <s>\n-0.4 </s>\n-0.7 a 0.39\n-0.52 b\n-0.3 d\n"
+    counts, bigrams = "ngram 1=6\nngram 2=2\n", "-2 a d\n-0.1 b d\n"
+    text = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
+    model = KneserNey.from_arpa(write_file("model.arpa", text)).smaller(bits=2)
     if is_plain:
         monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
     for line in ("a", "a a", "b a"):
         assert model.score(line) == model.score(line, eos=False)
         assert model.score(line) == pytest.approx(model.score(line.split()))
+        state = model.start()
+        steps = [model.BaseScore(state, word, state) for word in (*line.split(), "</s>")]
+        assert model.score(line) == pytest.approx(sum(steps))
         assert model.perplexity(line) == pytest.approx(model.perplexity([line.split()]))
 
 

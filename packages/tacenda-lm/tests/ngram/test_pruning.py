@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda_lm import KneserNey, State
+from tacenda_lm import KneserNey
 from tacenda_lm.ngram.compression import _choose_values, prune, quantize
 
 
@@ -154,13 +154,3 @@ def test_what_has_few_bits_is_not_made_smaller_again():
         KneserNey(order=2, bits=4).fit(varied()).smaller(prune=1e-6)
     with pytest.raises(NotFittedError):
         KneserNey().smaller()
-
-
-def test_scores_word_by_word_are_those_of_the_table_of_few_bits():
-    model = KneserNey(order=3, bits=4).fit(varied())
-    state, next_ = model.start(), State()
-    total = 0.0
-    for word in ("w1", "w2", "nothing", "w0"):
-        total += model.BaseScore(state, word, next_)
-        state, next_ = next_, State()
-    assert total == pytest.approx(model.score("w1 w2 nothing w0", eos=False))
