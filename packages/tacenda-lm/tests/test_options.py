@@ -7,6 +7,7 @@ from tacenda.errors import ConfigurationError
 
 REFUSED = [
     (lm.VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
+    (lm.VLHMM, {"transitions": "features", "threads": 2}, "threads has no effect with transitions"),
     (lm.VLHMM, {"n_classes": 1, "advanced": {"word_classes": "brown"}}, "word_classes has no effect"),
     (lm.VLHMM, {"advanced": {"neural": False}, "width": 5}, "has no effect"),
     (lm.VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "transitions has no effect"),

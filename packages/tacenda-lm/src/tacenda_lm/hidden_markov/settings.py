@@ -86,7 +86,9 @@ class VLHMMSettings(options.SeededSettings):
 
     def idle(self) -> Mapping[str, str]:
         reasons = {}
-        if self.transitions != "features":
+        if self.transitions == "features":
+            reasons["threads"] = 'with transitions="features"'
+        else:
             reasons["advanced.n_features"] = 'without transitions="features"'
         if self.n_classes == 1:
             reasons["advanced.word_classes"] = "with a single class"
