@@ -264,12 +264,9 @@ def test_a_mixture_of_nothing_or_of_other_things_is_refused(wrong, message):
         Mixture(*wrong)
 
 
-def test_weights_of_components_that_are_not_fitted_cannot_be_fitted():
+def test_weights_cannot_be_fitted_to_nothing_or_to_components_that_are_not_fitted(models):
     with pytest.raises(NotFittedError):
         Mixture([KneserNey()]).fit_weights([["a"]])
-
-
-def test_weights_cannot_be_fitted_to_nothing(models):
     with pytest.raises(CorpusError, match="no tokens"):
         Mixture(models).fit_weights([[]])
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import spacy
 from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
@@ -37,13 +36,6 @@ def test_whitespace_has_none_and_a_saved_document_keeps_its_states(pipeline, hmm
     assert [token._.lm_state is None for token in doc] == [False, True, False]
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
     assert [t._.lm_state for t in again] == [t._.lm_state for t in doc]
-
-
-def test_a_pipeline_on_disk_keeps_the_setting(pipeline, hmm, tmp_path):
-    nlp = pipeline(artifact=hmm, state=True)
-    nlp.to_disk(tmp_path)
-    again = spacy.load(tmp_path)
-    assert [t._.lm_state for t in again(TEXT)] == [t._.lm_state for t in nlp(TEXT)]
 
 
 def test_models_without_states_and_streams_are_refused(pipeline, hmm):

@@ -589,6 +589,8 @@ def test_the_delimiter_may_be_named():
         read_items(["sep=,", "word", "a,b"], region="word")
     with pytest.raises(DataError, match="text is None: name a column"):
         read_items(["word", "a"], region="word", text=None)
+    with pytest.raises(DataError, match=r"no column \['word'\]"):
+        read_items(["word", "a"], region=["word"])
 
 
 # -- writing -------------------------------------------------------------------------------------------

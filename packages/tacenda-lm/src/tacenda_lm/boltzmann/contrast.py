@@ -81,8 +81,7 @@ def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
     within = np.cumsum(chosen, axis=2, dtype=np.float64)
     wanted = np.clip(wanted, 0, np.nextafter(within[:, :, -1], 0))
     place = (within <= wanted[:, :, None]).sum(axis=2)
-    ids: npt.NDArray[np.int64] = block * _WORDS_PER_SUM + place
-    return ids
+    return np.asarray(block * _WORDS_PER_SUM + place, np.int64)
 
 
 def draw_by_prediction(
@@ -176,8 +175,7 @@ def _predict_given_hidden(
 
 def _draw_states(on: Floats, rng: np.random.Generator) -> Floats:
     """Draw states of hidden units that are on with these probabilities (eq 3.13)."""
-    states: Floats = (rng.random(on.shape, np.float32) < on).astype(on.dtype)
-    return states
+    return np.asarray(rng.random(on.shape, np.float32) < on, on.dtype)
 
 
 def contrast(
@@ -215,14 +213,9 @@ def compute_gradients(
 ) -> dict[str, Floats]:
     """Return the gradients of the log-likelihood by all parameters, by name.
 
-    Parameters
-    ----------
-    features
-        The `look_up_features` of the batch.
-    earlier
-        p_{t-1} (tokens, hidden), a constant here; None in the plain model.
-    inputs
-        The gradient by b_t (tokens, hidden): ``found.inputs``, with the gradients that went back through time.
+    ``features`` are the `look_up_features` of the batch, and ``earlier`` is p_{t-1} (tokens, hidden), a constant here,
+    or None in the plain model. ``inputs`` are the gradients by b_t (tokens, hidden): ``found.inputs``, with those that
+    went back through time.
     """
     n, depth, width = features.shape
     flat = p.contexts.reshape(depth * width, -1)

@@ -58,8 +58,7 @@ class BoltzmannParameters(Arrays):
 
 def sigmoid(x: Floats) -> Floats:
     """Return 1 / (1 + exp(-x)), computed by tanh, which does not overflow."""
-    y: Floats = 0.5 * np.tanh(0.5 * x) + 0.5
-    return y
+    return np.asarray(0.5 * np.tanh(0.5 * x) + 0.5)
 
 
 def look_up_features(p: BoltzmannParameters, batch: Contexts) -> Floats:
@@ -99,13 +98,11 @@ def score_unnormalized(words: PackedInputs, biases: Floats, inputs: Floats) -> F
 class BoltzmannPredictor(Predictor):
     """A fitted model.
 
-    A state holds the last words, oldest first, and, in the temporal model, the probabilities of the hidden units at
-    the last word, as bytes of float32 (hidden,). The temporal model takes them as fixed (Mnih 2010, 3.2.1):
+    A state holds the last words, oldest first, and, in the temporal model, p_t = sigma(a_w + b_t) at the last word w,
+    as bytes of float32 (hidden,). It is zero at the beginning, and taken as fixed (Mnih 2010, section 3.2.1).
 
-        p_t = sigma(a_{w_t} + b_t),    b_t = sum_i R_{w_t-i} W_i + b_h + A p_{t-1},    p = 0 at the beginning  (eq 3.14)
-
-    This recurrence needs no prediction, so it is run first, over some thousand words at a time with all sequences in
-    step; many words are then predicted in one call of `hidden_sums`.
+    The recurrence of p_t needs no prediction, so it is run first, over some thousand words at a time with all sequences
+    in step; many words are then predicted in one call of `hidden_sums`.
     """
 
     def __init__(self, parameters: BoltzmannParameters, boundary: int) -> None:
@@ -182,7 +179,7 @@ class BoltzmannPredictor(Predictor):
     def _filter(
         self,
         inputs: _Single,
-        words: npt.NDArray[np.integer[Any]],
+        words: Integers,
         opening: npt.NDArray[np.bool_],
         hidden: _Single | None,
     ) -> _Single:

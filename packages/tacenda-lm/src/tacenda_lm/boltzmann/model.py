@@ -271,11 +271,8 @@ class BoltzmannTrainer(StreamTrainer):
         features = look_up_features(now, read)
         inputs = compute_inputs(now, features, None)
         found, loss = self.contrast(inputs, read.targets)
-        self.climb(
-            compute_gradients(now, read, features, None, found, found.inputs),
-            len(inputs),
-            learning_rate,
-        )
+        gradients = compute_gradients(now, read, features, None, found, found.inputs)
+        self.climb(gradients, len(inputs), learning_rate)
         return StepResult(loss, len(positions))
 
     def contrast(self, inputs: Floats, targets: Integers) -> tuple[Contrast, float]:

@@ -183,8 +183,7 @@ class LanguageModelScorer(ModelComponent):
         tokenizer
             ``"spacy"``, which is this pipeline's own, or what ``tacenda.Corpus.from_text`` takes.
         split
-            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, and
-            are split at punctuation.
+            ``"lines"``: a line of the text is a sentence; ``"sentences"``: lines are paragraphs, split at punctuation.
         max_vocabulary, min_count, oov
             The choice of the vocabulary, as in ``tacenda.Corpus.from_text``.
 
@@ -495,9 +494,8 @@ def _slice_scores(
     """
     cuts = words.segments[segments.start : segments.stop + 1]
     own = slice(int(cuts[0]), int(cuts[-1]))
-    oov, share = words.oov[own].copy(), None
-    if words.shares is not None and oov.any():
-        share = words.shares[own].copy()
+    oov = words.oov[own].copy()
+    share = words.shares[own].copy() if words.shares is not None and oov.any() else None
     return DocScores(
         start=words.start[own].copy(),
         length=words.length[own].copy(),

@@ -129,8 +129,8 @@ def render(
         f"{drawings}\n</div>"
     )
     if page:
-        name = _escape(title or "Surprisal")
-        html = f"{_HEAD}<title>{name}</title>\n</head>\n<body>\n{html}\n</body>\n</html>\n"
+        head = f"{_HEAD}<title>{_escape(title or 'Surprisal')}</title>\n</head>\n"
+        html = f"{head}<body>\n{html}\n</body>\n</html>\n"
     if jupyter or (jupyter is None and is_in_jupyter()):
         notebook = import_module("IPython.display")
         notebook.display(notebook.HTML(html))

@@ -81,11 +81,9 @@ class DocScores(NamedTuple):
             )
         scores = cls.read_from(doc, prefix)
         if scores is None:
-            advice = (
-                f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one"
-            )
             raise NotFittedError(
-                f"the document has no scores: make it with a pipeline that has an 'lm_scorer'{advice}"
+                f"the document has no scores with the prefix {prefix!r}: make it with a pipeline that has an "
+                "'lm_scorer' with this prefix"
             )
         return scores
 

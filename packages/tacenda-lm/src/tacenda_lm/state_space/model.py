@@ -289,8 +289,7 @@ class GradientTrainer(StreamTrainer):
         self.current, self.joint = parameters, joint
         self.source, text = source, source.text
         self._reader = PieceReader(text, settings.order - 1, joint)
-        shape = source.parts, self._count_carried()
-        # the states before the next batch
+        shape = source.parts, self._count_carried()  # of the states before the next batch
         self._carried = np.zeros(shape, parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _INITIAL_SUM), "joint": settings.advanced.joint_sum}

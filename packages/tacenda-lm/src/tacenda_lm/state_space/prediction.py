@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.forks import cached_property
 from tacenda.offsets import runs
 from tacenda_lm.distributions import log_softmax, rows_of_block
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers
@@ -59,10 +58,7 @@ class StateSpacePredictor(Predictor):
         self.parameters, self.joint, self.boundary = parameters, joint, boundary
         self.n_types = len(parameters.outputs)
         self.n, self.window = n, max(n, joint.longest)
-
-    @cached_property
-    def _recurrence(self) -> Recurrence:
-        return Recurrence(self.parameters)
+        self._recurrence = Recurrence(parameters)
 
     def start(self) -> State:
         return self._make_state((self.boundary,), np.zeros(self.parameters.internal))

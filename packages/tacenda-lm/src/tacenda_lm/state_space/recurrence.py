@@ -137,8 +137,7 @@ class Recurrence:
     def gain(self) -> Floats:
         """Lambda B A' (types, internal), by which e changes the next internal state."""
         p = self.parameters
-        gain: Floats = (p.outputs @ p.transition.T) * p.outputs.dtype.type(p.variance)
-        return gain
+        return np.asarray((p.outputs @ p.transition.T) * p.outputs.dtype.type(p.variance))
 
     @cached_property
     def product(self) -> Product | None:

@@ -243,12 +243,9 @@ def _read_rows(
                     f"{n_columns}{_DELIMITER_ADVICE}{_QUOTES_ADVICE if quotes else ''}"
                 )
             yield _Row(start, end, values[:n_columns])
-    except TypeError as error:
-        raise DataError(f"{file} cannot be read as columns: {error}") from error
-    except csv.Error as error:
-        raise DataError(
-            f"{file} cannot be read as columns: {error}{_QUOTES_ADVICE if quotes else ''}"
-        ) from error
+    except (csv.Error, TypeError) as error:  # a TypeError is for a wrong delimiter
+        advice = _QUOTES_ADVICE if quotes and isinstance(error, csv.Error) else ""
+        raise DataError(f"{file} cannot be read as columns: {error}{advice}") from error
     if not n_columns:
         yield _Row(1, 1, [])
 
@@ -272,6 +269,6 @@ def _locate_columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> di
                 f"{file} has {which}: give each column a different name in the first row"
             )
     for name in asked:
-        if name not in times:
+        if name not in list(times):  # a list of columns, which cannot be hashed, is no name either
             raise DataError(f"{file} has no column {name!r}: its first row has {names!r:.300}")
     return {names[i]: i for i in places}
