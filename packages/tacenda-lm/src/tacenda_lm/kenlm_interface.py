@@ -145,12 +145,8 @@ def NullContextWrite(model: Any, state: State) -> None:  # noqa: N802
 
 
 def BaseScore(model: Any, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-    """Return log10 p(word | in_state) and write the state after the word into ``out_state``.
-
-    Both may be the same object.
-    """
-    found: FullScore = model.BaseFullScore(in_state, word, out_state)
-    return found.log_prob
+    """Return log10 p(word | in_state); write the state after the word into ``out_state``, which may be ``in_state``."""
+    return float(model.BaseFullScore(in_state, word, out_state).log_prob)
 
 
 def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802

@@ -94,9 +94,8 @@ class UnknownWords:
     def _compute(self, words: Sequence[str]) -> Float64:
         """Return the `log_share` of each word without the cache."""
         shares = np.zeros(len(words))
-        for word in words:
-            if not isinstance(word, str):
-                raise not_a_string(word)
+        if strange := [word for word in words if not isinstance(word, str)]:
+            raise not_a_string(strange[0])
         unknown = [i for i, word in enumerate(words) if word not in self._vocabulary]
         if self.way == "even" and self.unseen_types is not None:
             shares[unknown] = -math.log(self.unseen_types)

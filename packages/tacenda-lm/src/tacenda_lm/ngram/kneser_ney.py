@@ -566,9 +566,7 @@ def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:
         return
     used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
     if smoothing == "good_turing":
-        used = (
-            f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
-        )
+        used = f"the discounts of a cutoff below {CUTOFF}, or else half a count, are used"
     warn(
         f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences repeat in "
         f"it): {used}"
