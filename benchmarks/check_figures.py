@@ -1,12 +1,13 @@
 """Measures cheap rows of the results on our pages again and compares them: python -m benchmarks.check_figures.
 
-    python -m benchmarks.check_figures            # all: some 20 minutes on two cores
+    python -m benchmarks.check_figures            # some of every page: 20 minutes on two cores
     python -m benchmarks.check_figures --quick    # what takes seconds; continuous integration runs it
+    python -m benchmarks.check_figures --only lm-mixtures    # any table, also one whose cheapest row takes long
     python -m benchmarks.check_figures --record   # note in results/repeated.json what was measured again, for the pages
 
 Each check is a command of the benchmark that made a table, for some of its rows, and compares what it measures with
 the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. Times
-and memory are not compared: a busy machine would decide. What takes more than some minutes is not either.
+and memory are not compared: a busy machine would decide.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Check(NamedTuple):
     columns: str  # with commas
     same: str = "what"
     quick: bool = False
+    long: bool = False  # its page has a cheaper one; measured only where --only names the result
 
 
 _LM, _HIDDEN = "language_models", "language_models.hidden_markov --tables lm-hidden-markov"
@@ -90,21 +92,23 @@ CHECKS = (
           "test 250"),
     Check("embeddings-languages", 'embeddings.languages --tables embeddings-languages --tasks german --seeds 0 '
           '--only "SumEmbed, CNN4"', "test 250", "task,row"),
-    Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row"),
+    Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row",
+          long=True),
     Check("embeddings-multiword", "embeddings.multiword --tasks french --sizes 250 --seeds 0 --only merged",
           "test multiword 250,test all 250"),
     Check("embeddings-universal-tags", 'embeddings.universal_tags --tasks polish --only "with features"',
-          "test accuracy 250"),
+          "test accuracy 250", long=True),
     Check("embeddings-text-classes",
           'embeddings.text_classes --tables embeddings-text-classes --tasks tweets --only "bag of words"', "test 250"),
     Check("embeddings-text-classes-1000", 'embeddings.text_classes --tables embeddings-text-classes-1000 '
           '--tasks tweets --seeds 0 --only "bag of words" init-config', "test 1000"),
     Check("embeddings-peers", 'embeddings.peers --tables embeddings-peers --tasks ewt-upos --sizes 250 --seeds 0 '
           '--only "LDS own_context, CNN1"',
-          "test 250"),
+          "test 250", long=True),
     Check("embeddings-peers-more", 'embeddings.peers --tables embeddings-peers-more --tasks wnut17 --sizes 250 '
-          '--seeds 0 --only "hash + SumEmbed, CNN4"', "test 250"),
-    Check("embeddings-raw-text", "embeddings.raw_text --millions 1 --only recommended", "dev,test", "tokens,row"),
+          '--seeds 0 --only "hash + SumEmbed, CNN4"', "test 250", long=True),
+    Check("embeddings-raw-text", "embeddings.raw_text --millions 1 --only recommended", "dev,test", "tokens,row",
+          long=True),
     Check("varembed-sum-embed", "varembed.sum_embed --tokens 1.5 --seeds 0", "RW all,WS353 all,QVEC-CCA,tags"),
     Check("embeddings-languages-1000", 'embeddings.languages --tables embeddings-languages-1000 --tasks german '
           '--seeds 2 --only recommended', "test 1000,tokens", "task,row"),
@@ -113,6 +117,13 @@ CHECKS = (
     Check("ratings-ml-1m", "ratings.accuracy --data ml-1m --only ConditionalPMF", "RMSE,MAE", "algorithm"),
     Check("scale-slopes", "scale.slopes --only KneserNey", "bytes,model grows with"),
     Check("scale-cluster", "scale.cluster --tokens 50e6 --workers 2", "text_bytes,pairs,5-grams"),
+    Check("varembed-intrinsic", "varembed.intrinsic --only VarEmbed --seeds 0",
+          "WS353 in vocabulary,RW all,RW in vocabulary,QVEC,QVEC-CCA", "row", long=True),
+    Check("varembed-tagging", "varembed.tagging --tasks treebank-xpos --only VarEmbed --seeds 0", "test", "task,row",
+          long=True),
+    Check("lm-mixtures", f'{_LM}.mixtures --trained apart --only "HLBL, trained apart"', "valid,test", long=True),
+    Check("embeddings-whole", 'embeddings.whole --only recommended', "test tags 1000,test LAS 1000,test F 1000",
+          long=True),
     Check("robustness", "robustness --only bombs", "tried,refused,right,told,another model,wrong,broken"),
 )  # fmt: skip
 
@@ -192,7 +203,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="note what was measured again")
     parser.add_argument("--processes", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="results with one of these in the name"
+        "--only", nargs="*", default=[], help="results with one of these in the name, long ones too"
     )
     options = parser.parse_args()
     if not os.environ.get("TACENDA_DATA"):
@@ -201,8 +212,8 @@ def main() -> None:
     wanted = [
         check
         for check in CHECKS
-        if (check.quick or not options.quick)
-        and (not options.only or any(each in check.result for each in options.only))
+        if any(each in check.result for each in options.only)
+        or not (options.only or check.long or (options.quick and not check.quick))
     ]
     wrong = 0
     with ThreadPoolExecutor(options.processes) as pool:

@@ -56,16 +56,13 @@ def beginning(millions: float) -> Iterator[str]:
 def corpus(millions: float = 0) -> Corpus:
     """Return the `beginning`: 40,000 types, digits to NUM, OOV classes."""
     name = f"beginning-{millions:g}" if millions else "wiki"
-    folder = kept.place() / f"corpus-{name}"
-    if folder.exists():
-        return Corpus.open(folder)
     return Corpus.from_text(
         beginning(millions),
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
         digits=True,
         oov="classes",
-        cache=folder,
+        cache=kept.place() / f"corpus-{name}",
         cache_key=name,
     )
 

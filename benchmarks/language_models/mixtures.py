@@ -106,13 +106,20 @@ TRAINED = {"running": running, "apart": apart}
 
 
 def rows(options: Any) -> Iterator[Row]:
-    """Yield the rows of each mixture for each context; the last one is measured adaptive too."""
-    texts = Texts()
+    """Yield the rows of each mixture for each context; the last one is measured adaptive too.
+
+    ``--only`` takes whole names; nothing is fitted that comes after the last of them.
+    """
+    texts, left = Texts(), set(options.only)
     for trained in options.trained:
         name, models = "", Models()
         for name, models in TRAINED[trained](texts):
             name += ", trained apart" * (trained == "apart")
-            yield from of(name, Mixture(models), texts)
+            if options.chosen([name]):
+                yield from of(name, Mixture(models), texts)
+            left.discard(name)
+            if options.only and not left:
+                return
         yield from of(f"{name}, adaptive", AdaptiveMixture(models), texts)
 
 

@@ -79,7 +79,7 @@ def measure(n_tokens: int, n_workers: int, partition_bytes: int) -> Row:
         counts = tacenda_embeddings.dask.count_lags(corpus, PROTOCOL["lags"], scratch=path.parent)
         pairs = sum(len(lag.indices) for lag in counts.lags)
         times.append(time.perf_counter())
-        rows = sum(len(each) for each in tacenda_lm.dask._rows_of(corpus, PROTOCOL["order"]))
+        rows = sum(len(each) for each in tacenda_lm.dask._count_rows(corpus, PROTOCOL["order"]))
         times.append(time.perf_counter())
         moved = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
         peaks = client.run(reporting.peak)
@@ -110,7 +110,7 @@ def _warm(client: Any, path: Path) -> None:
     path.write_text("a b\n" * 1000)
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=100)
     tacenda_embeddings.dask.count_lags(corpus)
-    for _ in tacenda_lm.dask._rows_of(corpus, PROTOCOL["order"]):
+    for _ in tacenda_lm.dask._count_rows(corpus, PROTOCOL["order"]):
         pass
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def measure(model: str, n_tokens: int, steps: int) -> dict[str, int]:
     start = loop.FitLoop.run
 
     def watched(run: loop.FitLoop, *arguments: Any) -> Any:
-        run._callbacks = (Watch(),)
+        run._run = replace(run._run, callbacks=(Watch(),))
         return start(run, *arguments)
 
     loop.FitLoop.run = watched  # type: ignore[method-assign]

@@ -105,16 +105,13 @@ def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
 @cache
 def corpus(tokens: float, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
     name = f"varembed-{tokens:g}-{max_vocabulary}"
-    folder = kept.place() / f"corpus-{name}"
-    if folder.exists():
-        return Corpus.open(folder)
     return Corpus.from_text(
         text.beginning(tokens),
         tokenizer="words",
         max_vocabulary=max_vocabulary,
         digits=True,
         lowercase=True,
-        cache=folder,
+        cache=kept.place() / f"corpus-{name}",
         cache_key=name,
     )
 

@@ -258,6 +258,10 @@ def test_lists_are_a_mapping_of_raw_ids(trainset):
     assert all(low <= estimate <= high for _, estimate in found[user])
     one = algo.top_n(5, [user], candidates=[trainset.to_raw_iid(k) for k in range(2)])
     assert len(one[user]) <= 2
+    algo = PMF(n_factors=3, n_epochs=3, random_state=0).fit(trainset)
+    with pytest.raises(ConfigurationError, match="by is 'choices'; give"):
+        algo.top_n(3, by="choices")
+    assert algo._implicit is None, "the model of choices was fitted for nothing"
 
 
 @pytest.mark.parametrize(

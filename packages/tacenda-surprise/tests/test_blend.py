@@ -13,6 +13,7 @@ import tacenda
 from support.recommenders import AlgorithmTests, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaWarning
+from tacenda.fitting import Callback
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise import blend as blend_module
 from tacenda_surprise.blend import fit_weights
@@ -415,6 +416,18 @@ def test_of_one_rating_the_plain_average_is_blended():
     blend = Blend(PARTS, random_state=0).fit(trainset_of([("a", "x", 3.0)]))
     np.testing.assert_allclose(blend.weights, 1 / 3)
     assert blend.predict("a", "x").est == pytest.approx(3.0, abs=0.05)
+
+
+def test_callbacks_see_the_epochs_of_every_part_of_ours(trainset):
+    seen = []
+
+    class Watches(Callback):
+        def on_epoch_end(self, run):
+            seen.append(run.history.epochs)
+
+    parts = [BiasOnly(), ConditionalPMF(n_factors=2, n_epochs=3, random_state=0), SVD(n_epochs=2)]
+    Blend(parts, random_state=0).fit(trainset, callbacks=[Watches()])
+    assert seen == [*range(1, 11), 1, 2, 3] * 2  # without the ratings held out, and with them
 
 
 def test_every_part_of_a_blend_is_told_what_an_iterator_gives_once(trainset):

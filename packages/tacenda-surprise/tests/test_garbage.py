@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from tacenda_surprise.algorithm import _no_collection
+from tacenda_surprise.host import no_collection
 
 
 class Cycle:
@@ -18,7 +18,7 @@ def test_the_collector_is_as_it_was(enabled):
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
-        with _no_collection():
+        with no_collection():
             assert not gc.isenabled()
         assert gc.isenabled() == enabled
     finally:
@@ -26,7 +26,7 @@ def test_the_collector_is_as_it_was(enabled):
 
 
 def test_garbage_made_meanwhile_is_still_collected():
-    with _no_collection():
+    with no_collection():
         gone = weakref.ref(Cycle())
     gc.collect()
     assert gone() is None
@@ -36,7 +36,7 @@ def test_what_somebody_froze_stays_frozen():
     gc.collect()
     gc.freeze()
     try:
-        with _no_collection():
+        with no_collection():
             pass
         assert gc.get_freeze_count() > 0
     finally:

@@ -305,6 +305,7 @@ def test_pairs_of_which_nothing_is_known_are_told(triples):
         lambda algo: algo.top_n(1, exclude=[[100]]),
         lambda algo: algo.fold_in({100: 5.0}, rated=[[101]]),
         lambda algo: algo.fold_in({100: 5.0}, uid=[1]),
+        lambda algo: ImplicitMF(random_state=0).fit([(1, 100)]).fold_in([[100]]),
         lambda algo: algo.fold_in({100: 5.0}).predict([101]),
     ],
 )

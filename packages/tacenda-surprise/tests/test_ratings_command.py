@@ -11,7 +11,7 @@ import tacenda
 from tacenda import artifact
 from tacenda.artifact import folder as artifact_folder
 from tacenda.ratings import read_ratings, split_last
-from tacenda_surprise import BiasOnly, ConditionalPMF
+from tacenda_surprise import BiasOnly, ConditionalPMF, ImplicitMF
 from tacenda_surprise.cli import read_times
 from tacenda_surprise.factorization import SGD
 
@@ -202,12 +202,13 @@ def test_lists_leave_out_what_is_rated_unless_told_otherwise(
 
 def test_fit_takes_a_seed_as_set_does(printed, refused, file, tmp_path):
     small = ("--model", "pmf", *FAST)
-    given = {"seed": ["--seed", 3], "set": ["--set", "random_state=3"], "none": []}
+    seed = 1764000000000000000  # as a time in nanoseconds
+    given = {"seed": ["--seed", seed], "set": ["--set", f"random_state={seed}"], "none": []}
     for name, options in given.items():
         printed("fit", file, "-o", tmp_path / name, *small, *options)
     found = {name: tacenda.load(tmp_path / name) for name in given}
     assert found["seed"].settings == found["set"].settings
-    assert found["seed"].settings.random_state == 3
+    assert found["seed"].settings.random_state == seed
     assert found["none"].settings.random_state == 0
     for options, message in (
         (("--seed", 3, "--set", "random_state=3"), "leave out one of the two"),
@@ -305,13 +306,26 @@ def test_a_device_that_is_not_there_is_missed_before_any_work(refused, file, tmp
     assert not (tmp_path / "model").exists()
 
 
-def test_what_a_folder_without_choices_cannot_tell_is_refused(run, refused, file, tmp_path):
-    folder = tmp_path / "bare"
-    found = BiasOnly().fit(read_ratings(file)).to_artifact()
-    more = ("surprise.", "choices.", "rated.")
+def save_without_ratings(algo, folder):
+    """As older versions saved it."""
+    found, more = algo.to_artifact(), ("surprise.", "choices.", "rated.")
     arrays = {name: array for name, array in found.arrays.items() if not name.startswith(more)}
     config = {name: value for name, value in found.config.items() if name != "surprise"}
     artifact.write(folder, replace(found, config=config, arrays=arrays))
+
+
+def test_a_model_of_choices_ranks_by_choice_also_without_its_ratings(printed, file, tmp_path):
+    algo = ImplicitMF(n_factors=3, random_state=0).fit(read_ratings(file))
+    save_without_ratings(algo, tmp_path / "bare")
+    algo.save(tmp_path / "whole")
+    asked = ("--user", "user 1", "--include-rated", "--json")
+    bare, whole = (printed("recommend", tmp_path / name, *asked) for name in ("bare", "whole"))
+    assert json.loads(bare) == json.loads(whole)
+
+
+def test_what_a_folder_without_choices_cannot_tell_is_refused(run, refused, file, tmp_path):
+    folder = tmp_path / "bare"
+    save_without_ratings(BiasOnly().fit(read_ratings(file)), folder)
     asked = ("recommend", folder, "--user", "user 1", "--json")
     status, out, err = run(*asked)
     assert status == 0
@@ -362,12 +376,3 @@ def test_checkpoints_inside_the_output_are_refused_before_the_fit(refused, write
     err = refused("fit", file, "-o", out, "--checkpoints", out / "inner", status=2)
     assert "name another folder" in err
     assert not out.exists()
-
-
-def test_a_seed_may_be_a_time_in_nanoseconds(run, write_file, tmp_path):
-    rows = "".join(f"u{i % 7}\ti{i % 5}\t{i % 5 + 1}\n" for i in range(35))
-    file = write_file("ratings.tsv", rows)
-    settings = ("--set", "n_epochs=2", "--seed", 1764000000000000000)
-    status, out, err = run("fit", file, "-o", tmp_path / "out", "--model", "pmf", *settings)
-    assert (status, err) == (0, "")
-    assert "35 ratings" in out

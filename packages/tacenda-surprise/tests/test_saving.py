@@ -107,6 +107,8 @@ def test_classes_of_others(trainset, testset, tmp_path):
     assert again.test(testset) == algo.test(testset)
     with pytest.raises(ArtifactError, match="test_saving:Derived, which is no RBM known here"):
         RBM.load(tmp_path / "algo")
+    with pytest.raises(ArtifactError, match="no such folder"):
+        RBM.load(tmp_path / "nowhere")
 
 
 def test_what_cannot_be_saved(trainset, tmp_path):
@@ -119,13 +121,6 @@ def test_what_cannot_be_saved(trainset, tmp_path):
     for algo in (PMF(**SMALL), Blend([BiasOnly()])):
         with pytest.raises(ArtifactError, match=r"the item id 'y\\ud800' holds half of a surrog"):
             algo.fit(halves).save(tmp_path / "algo")
-
-
-def test_what_cannot_be_loaded(saved, tmp_path):
-    with pytest.raises(ArtifactError, match="no such folder"):
-        PMF.load(tmp_path / "nowhere")
-    with pytest.raises(ArtifactError, match="PMF, which is no RBM known here"):
-        RBM.load(saved)
 
 
 @pytest.mark.parametrize(

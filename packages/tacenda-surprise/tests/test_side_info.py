@@ -103,8 +103,11 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     assert algo.rated is None
     cross_validate_conditional(algo, data, ["rmse"], 2, verbose=True)
     assert capsys.readouterr().out.count("(transductive)") == 2
-    with pytest.raises(ConfigurationError, match="PMF does not condition"):
-        cross_validate_conditional(PMF(), data)
+    for other in (PMF(), ConditionalPMF):
+        with pytest.raises(ConfigurationError, match=r"PMF is no algorithm that .*PMF\(\)$"):
+            cross_validate_conditional(other, data)
+    with pytest.raises(DataError, match="data is a Trainset; give a Dataset"):
+        cross_validate_conditional(algo, data.build_full_trainset())
     for measures in ("rmse", ["rsme"], [None]):
         with pytest.raises(ConfigurationError, match="is not a measure"):
             cross_validate_conditional(algo, data, measures)
@@ -131,7 +134,7 @@ def test_conditional_cross_validation_keeps_the_pairs_that_the_algorithm_was_giv
 
 
 def test_identities_as_arrays():
-    found = Identities.from_pairs(np.array([1, 1, 0, 1]), np.array([2, 0, 1, 2]), 3, 4)
+    found = Identities.from_pairs([1, 1, 0, 1], np.array([2, 0, 1, 2]), 3, 4)
     assert found.offsets.tolist() == [0, 1, 3, 3]
     assert found.item_ids.tolist() == [1, 0, 2]
     table = np.arange(8, dtype=np.float32).reshape(4, 2)
@@ -140,10 +143,30 @@ def test_identities_as_arrays():
     assert both.offsets.tolist() == [0, 1, 3, 3, 4]
     with pytest.raises(DataError, match="item number"):
         Identities.from_pairs(np.array([0]), np.array([4]), 3, 4)
+    with pytest.raises(DataError, match="there are 1 users and 2 items"):
+        Identities.from_pairs(np.array([0]), np.array([1, 2]), 3, 4)
     with pytest.raises(DataError, match="are of 4 users and the ratings of 2; number both alike"):
         ConditionalPMF(**SMALL).fit(
             Ratings.from_triples([(0, 0, 1.0), (1, 3, 2.0)]), identities=both
         )
+
+
+def test_identities_and_pairs_of_raw_ids_are_known_together(trainset):
+    """The same as if all were given in one of the two ways, also to the next fit."""
+    ratings = FitData.of(trainset).ratings
+    u, i = np.array([0, 0, 3, 5]), np.array([1, 4, 2, 7])
+    raw = [(ratings.users.raw[a], ratings.items.raw[b]) for a, b in zip(u, i, strict=True)]
+    every, some = (
+        Identities.from_pairs(u[:n], i[:n], ratings.n_users, ratings.n_items) for n in (4, 2)
+    )
+    expected = ConditionalPMF(**SMALL).fit(ratings, identities=every)
+    found = ConditionalPMF(rated=raw[2:], **SMALL).fit(ratings, identities=some)
+    for _ in range(2):
+        assert found.seen.item_ids.tolist() == expected.seen.item_ids.tolist()
+        users = np.arange(ratings.n_users)
+        np.testing.assert_array_equal(found.score_users(users), expected.score_users(users))
+        for algo in (found, expected):
+            algo.partial_fit(Ratings.from_triples([(*raw[0], 4.0)], scale=(1, 5)), 1)
 
 
 def test_integer_ids_are_found_as_integers():

@@ -1,12 +1,13 @@
 """Probabilistic matrix factorization and RBMs for ratings, as Surprise algorithms."""
 
-from tacenda_surprise.algorithm import RatingAlgorithm, Recommender
+from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
+from tacenda_surprise.recommender import Recommender
 from tacenda_surprise.side_info import SideInfo, cross_validate_conditional
 
 __version__ = "0.1.0"

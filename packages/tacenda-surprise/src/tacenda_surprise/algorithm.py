@@ -5,22 +5,17 @@ A subclass holds the mathematics, in which users and items are numbers, and -1 i
 
 from __future__ import annotations
 
-import gc
-import inspect
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
-from surprise.utils import get_rng
 
 from tacenda import artifact as saved
 from tacenda import plugins
@@ -28,7 +23,7 @@ from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, check_whole, warn
 from tacenda.estimator import Estimator, resolve
-from tacenda.fitting import Callback, FitLoop, FitRun, FitSettings, History, Sweeps, Trainer, fit
+from tacenda.fitting import Callback, FitRun, FitSettings, History, Sweeps, Trainer, fit
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
 from tacenda.forks import cached_property
@@ -38,6 +33,13 @@ from tacenda.settings import Settings
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
+from tacenda_surprise.host import (
+    EpochPrinter,
+    explain_impossible,
+    make_predictions,
+    make_rng,
+    no_collection,
+)
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import ReadOption
 from tacenda_surprise.raw_ids import (
@@ -53,7 +55,7 @@ from tacenda_surprise.raw_ids import (
 )
 from tacenda_surprise.rows import mean_row, take_rows
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer
+from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
@@ -61,16 +63,6 @@ from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilitie
 
 _UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
-
-
-def make_rng(seed: int | list[int] | np.random.RandomState | None) -> np.random.RandomState:
-    """Return the state of NumPy that Surprise makes of a ``random_state``; seeds may be of any size here."""
-    if seed is None or isinstance(seed, np.random.RandomState):
-        return get_rng(seed)  # type: ignore[no-any-return]
-    try:
-        return np.random.RandomState(seed)
-    except ValueError:  # more than 32 bits
-        return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
 
 
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
@@ -390,30 +382,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         no seed for them, or cannot learn from ratings of this kind.
         """
         run = self._make_run(callbacks, checkpoints, resume)
-        data = FitData.of(trainset, takes_ratings=self.takes_ratings)._replace(
-            identities=identities
-        )
-        if identities is not None:
-            self._require_conditional()
-            if identities.n_users > data.ratings.n_users:
-                raise DataError(
-                    f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
-                    "number both alike"
-                )
-        if not len(data.ratings):
-            raise DataError(
-                "there are no ratings; give at least one"
-                if self.takes_ratings
-                else "nobody has chosen anything; give at least one pair of a user and an item"
-            )
-        if self.rated is not None:
-            data = data.join(self.rated)
-        values = data.ratings.values
-        if self.takes_ratings and len(values) > 1 and values.min() == values.max():
-            warn(
-                f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
-                "differ, or rank by what gets chosen, top_n(by='choice')"
-            )
+        data = self._read_data(trainset, identities)
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
         fitted._usual_items = _PRIOR_ITEMS if self.conditional else 0.0
@@ -434,6 +403,33 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             fitted._instead = mean.fit(data.ratings)
         self._adopt(fitted)
         return self
+
+    def _read_data(self, trainset: Any, identities: Identities | None) -> FitData:
+        """Read the arguments of `fit`, and add ``rated``. Raises as `fit` does, and warns if all ratings are equal."""
+        data = FitData.of(trainset, takes_ratings=self.takes_ratings)
+        if identities is not None:
+            self._require_conditional()
+            if identities.n_users > data.ratings.n_users:
+                raise DataError(
+                    f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
+                    "number both alike"
+                )
+            data = data._replace(identities=identities)
+        if not len(data.ratings):
+            raise DataError(
+                "there are no ratings; give at least one"
+                if self.takes_ratings
+                else "nobody has chosen anything; give at least one pair of a user and an item"
+            )
+        if self.rated is not None:
+            data = data.join(self.rated)
+        values = data.ratings.values
+        if self.takes_ratings and len(values) > 1 and values.min() == values.max():
+            warn(
+                f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
+                "differ, or rank by what gets chosen, top_n(by='choice')"
+            )
+        return data
 
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
@@ -583,7 +579,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         verbose: bool = False,
     ) -> Prediction:
         """Return what AlgoBase.predict returns. Raises DataError for an id that cannot be hashed, as a list."""
-        distinct([uid], "user"), distinct([iid], "item")
+        distinct([uid], "user")
+        distinct([iid], "item")
         return super().predict(uid, iid, r_ui, clip, verbose)
 
     def estimate(self, u: int | str, i: int | str) -> float:
@@ -599,7 +596,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if isinstance(i, str):
             check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self._items, self)
         if not self.predicts_unknown and (item < 0 or (user < 0 and new is None)):
-            raise PredictionImpossible(_explain_impossible(0 if new else user, item))
+            raise PredictionImpossible(explain_impossible(0 if new else user, item))
         if new is not None:
             return float(new.model_user.score(np.array([item]))[0])
         scores = model.score_pairs(np.array([user]), np.array([item]))
@@ -607,29 +604,20 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     # -- many pairs --------------------------------------------------------------------------------
 
+    @no_collection()
     def test(
         self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
     ) -> list[Prediction]:
         """Return what AlgoBase.test returns, predicting all pairs at once. Raises DataError for other rows."""
-        with _no_collection():
-            try:
-                rows = list(testset)
-                uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    "test takes rows of user, item and rating, which may be None: give a list of them, as "
-                    "trainset.build_testset() does"
-                ) from error
-            found, reasons = self._estimate_raw(uids, iids)
-            estimates = found.tolist()
-            # Many small objects, which map makes faster than a loop does.
-            details: list[dict[str, Any]] = list(
-                map(dict.copy, repeat({"was_impossible": False}, len(rows)))
-            )
-            for row, reason in reasons.items():
-                details[row] = {"was_impossible": True, "reason": reason}
-            fields = zip(uids, iids, truths, estimates, details, strict=True)
-            predictions = list(map(tuple.__new__, repeat(Prediction), fields))
+        try:
+            uids, iids, _ = columns = list(zip(*testset, strict=True)) or [()] * 3
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                "test takes rows of user, item and rating, which may be None: give a list of them, as "
+                "trainset.build_testset() does"
+            ) from error
+        estimates, reasons = self._estimate_raw(uids, iids)
+        predictions = make_predictions(columns, estimates.tolist(), reasons)
         if verbose:
             for prediction in predictions:
                 print(prediction)
@@ -646,7 +634,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             users[places] = 0  # no longer unknown
         refused = np.flatnonzero(self._cannot_predict(users, items))
         found[refused] = self.default_prediction()
-        return found, {row: _explain_impossible(users[row], items[row]) for row in refused.tolist()}
+        return found, {row: explain_impossible(users[row], items[row]) for row in refused.tolist()}
 
     def _number_pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
         """Number raw ids, -1 for unknown ones. Warns if none is known because of their type."""
@@ -812,7 +800,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     @property
     def knows_choices(self) -> bool:
         """Whether lists can be ranked by what users choose; false of some models that older versions have saved."""
-        return self._implicit is not None or self._data is not None
+        return not self.takes_ratings or self._implicit is not None or self._data is not None
 
     @property
     def implicit_factors(self) -> ImplicitFactors:
@@ -846,33 +834,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         if not self.takes_ratings and by in ("both", "choice"):
             by = "rating"  # its only scores, whatever they are
-        hidden = self._find_hidden(candidates, exclude, min_ratings)
-        return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
-
-    def _find_hidden(
-        self, candidates: Iterable[Any] | None, exclude: Iterable[Any], min_ratings: int
-    ) -> npt.NDArray[np.bool_]:
-        """Find which items (items,) lists leave out; the arguments are as for `top_n`."""
-        hidden = np.zeros(len(self._items) + 1, bool)  # the last one is that of unknown items, -1
-        if candidates is not None:
-            candidates = as_list(candidates, "candidates")
-            check_known(candidates, self._items, "candidates", self)
-            hidden[:] = True
-            hidden[numbers(candidates, self._items)] = False
-        exclude = as_list(exclude, "exclude")
-        mismatch = find_type_mismatch(find_unknown(exclude, self._items), self._items)
-        if mismatch is not None:
-            raise DataError(
-                f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
-            )
-        hidden[numbers(exclude, self._items)] = True
-        hidden = hidden[:-1]
+        hidden = find_hidden(self._items, candidates, exclude, self)
         if min_ratings > 0 and self._data is None and self.seen is not None:
             # It was saved without side information.
             hidden |= np.bincount(self.seen.item_ids, minlength=len(hidden)) < min_ratings
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
-        return hidden
+        factors = self.implicit_factors if by in ("both", "choice") else None
+        return Lists.of(factors, by, hidden)
 
     def _require_known(self, uids: Sequence[Any]) -> None:
         for uid in find_unknown(uids, self._users):
@@ -925,7 +894,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         by_item = (
             ratings_by_item(ratings)
             if self.takes_ratings
-            else dict.fromkeys(as_list(ratings, "ratings"), 1.0)
+            else dict.fromkeys(distinct(as_list(ratings, "ratings"), "item"), 1.0)
         )
         given = Given.of(uid, by_item, rated, self._items, self.catalogue.scale)
         check_known([*by_item, *rated], self._items, "items of fold_in", self)
@@ -1026,66 +995,3 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._implicit = found.implicit
         for given in found.given:
             self._add(given)
-
-
-def Recommender(  # noqa: N802 - the algorithm that it makes is named by its first argument
-    name: str = "conditional_pmf",
-    *,
-    distribution: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> RatingAlgorithm:
-    """Make the algorithm that is registered under a name; ``tacenda plugins recommenders`` lists them.
-
-    ``settings`` and further arguments are options of the algorithm. ``random_state`` and ``verbose`` are ignored by
-    algorithms that do not have these options. Raises PluginError for an algorithm that does not exist or cannot be
-    loaded.
-
-    Examples
-    --------
-    >>> cross_validate(Recommender(name="pmf", n_factors=20), data)
-    >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
-    """
-    algorithm = plugins.get("recommenders", name, distribution=distribution)
-    given = {**options, **(settings or {})}
-    for ignored in {"random_state", "verbose"} - set(inspect.signature(algorithm).parameters):
-        given.pop(ignored, None)
-    made: RatingAlgorithm = plugins.make("recommenders", name, given, distribution=distribution)
-    return made
-
-
-class EpochPrinter(Callback):
-    """Prints a line for every epoch, with ``verbose=True``."""
-
-    def on_epoch_end(self, run: FitLoop) -> bool | None:
-        epoch, loss = run.history.epochs - 1, run.history.epoch_losses[-1]
-        held_out = [f", held out {one.value:.4f}" for one in run.history.evaluations[-1:]]
-        print(f"Processing epoch {epoch}: training loss {loss:.4f}", *held_out, sep="")
-        return None
-
-
-def _explain_impossible(user: int, item: int) -> str:
-    """Say why a pair cannot be predicted whose user, item or both are -1."""
-    if user < 0 and item < 0:
-        return "User and item are unknown."
-    return "User is unknown." if user < 0 else "Item is unknown."
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold back the cyclic garbage collector while many objects are made that all stay.
-
-    It would scan all of Surprise's tuples again and again while a list of predictions grows, which takes three
-    quarters of the time of ``test``. Freezing and unfreezing at the end moves the new objects to the oldest generation
-    without scanning them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if gc.get_freeze_count() == 0:  # else somebody wants objects to stay frozen
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()

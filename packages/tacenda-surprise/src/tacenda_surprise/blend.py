@@ -28,8 +28,9 @@ from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
-from tacenda_surprise.algorithm import RatingAlgorithm, make_rng
+from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
+from tacenda_surprise.host import make_rng
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.side_info import SideInfo
@@ -274,12 +275,12 @@ class Blend(RatingAlgorithm):
             rmse = np.full(k, ratings.std)
             self.learned = Weights(np.full(k, 1 / k), np.float64(ratings.mean), one, rmse, one)
         else:
-            held_out = _predict_held_out(settings, trainset)
+            held_out = _predict_held_out(settings, trainset, run.callbacks)
             self.learned = _fit_to_held_out(held_out, trainset.rating_scale)
             if not settings.refit:
                 fitted = held_out.fitted
         if fitted is None:
-            fitted = [deepcopy(algo).fit(trainset) for algo in settings.algorithms]
+            fitted = _fit_copies(settings, trainset, run.callbacks)
         self._adopt_fitted(fitted, self._data)
 
     def _adopt_fitted(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
@@ -460,7 +461,21 @@ class _HeldOut(NamedTuple):
     fitted: list[AlgoBase]
 
 
-def _predict_held_out(settings: BlendSettings, trainset: Trainset) -> _HeldOut:
+def _fit_copies(
+    settings: BlendSettings, trainset: Trainset, callbacks: Sequence[Callback]
+) -> list[AlgoBase]:
+    """Fit copies of the algorithms; those from outside Tacenda take no callbacks."""
+    fitted = []
+    for algo in settings.algorithms:
+        takes_them = callbacks and isinstance(algo, RatingAlgorithm)
+        options = {"callbacks": callbacks} if takes_them else {}
+        fitted.append(deepcopy(algo).fit(trainset, **options))
+    return fitted
+
+
+def _predict_held_out(
+    settings: BlendSettings, trainset: Trainset, callbacks: Sequence[Callback] = ()
+) -> _HeldOut:
     """Hold out one part of the ratings after another, and predict it with copies of the algorithms fitted to the rest.
 
     Ends when `_ENOUGH_HELD_OUT` ratings, or all of them, have been held out.
@@ -478,7 +493,7 @@ def _predict_held_out(settings: BlendSettings, trainset: Trainset) -> _HeldOut:
         others = np.delete(order, np.s_[start : start + n])
         part = data.construct_trainset([(*triples[k], None) for k in others])
         held_out = [triples[k] for k in order[start : start + n]]
-        algorithms = [deepcopy(algo).fit(part) for algo in settings.algorithms]
+        algorithms = _fit_copies(settings, part, callbacks)
         fitted = fitted or algorithms
         estimates = [[p.est for p in algo.test(held_out)] for algo in algorithms]
         uids, iids, truth = zip(*held_out, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from array import array
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.recommender import option_names
 from tacenda_surprise.top_n import By, Lists, best_items, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
@@ -99,19 +99,17 @@ def evaluate(
     models = [make_model(name, options, seed) for name, options in chosen.items()]
     if time_column is None:
         train, held_out = split_per_user(ratings, 1, seed=seed)
-        protocol = f"one rating of each user held out, seed {seed}"
+        protocol, least = f"one rating of each user held out, seed {seed}", "two ratings"
     else:
         places = *read_numbers("--columns", columns, int, 3)[:2], time_column
         times = read_times(file, ratings, separator, places, encoding)
         train, held_out = split_last(ratings, times)
         protocol = "the last fifth of each user's ratings held out"
-    seen = Identities.of(train)
+        least = "five ratings, of which the last is held out"
     users = np.flatnonzero(np.diff(held_out.user_offsets))
     if not len(users):
-        least = (
-            "two ratings" if time_column is None else "five ratings, of which the last is held out"
-        )
         raise DataError(f"{file}: no user has {least}; give more ratings of some users")
+    seen = Identities.of(train)
     ranked_by = Lists.of(ImplicitFactors.of(train, seen), by)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
@@ -126,8 +124,8 @@ def evaluate(
     width = max(26, *(len(row["model"]) + 1 for row in rows))
     typer.echo(f"{'model':<{width}}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
     for row in rows:
-        values = "".join(f"{value:>8.4f}" for value in list(row.values())[1:])
-        typer.echo(f"{row['model']:<{width}}{values}")
+        name, *values = row.values()
+        typer.echo(f"{name:<{width}}" + "".join(f"{value:>8.4f}" for value in values))
 
 
 def fit(
@@ -245,9 +243,14 @@ def recommend(
         listed[label] = name_items(*found_items, raw, scale)
     if as_json:
         typer.echo(json.dumps(listed))
-        return
-    if lists.by != "rating":
-        likely = "to be chosen and liked" if lists.by == "both" else "to be chosen"
+    else:
+        _print_lists(listed, lists.by)
+
+
+def _print_lists(listed: Mapping[str, list[tuple[str, float]]], by: By) -> None:
+    """Print the items of each user with their expected ratings; a note on standard error says how they are ranked."""
+    if by != "rating":
+        likely = "to be chosen and liked" if by == "both" else "to be chosen"
         typer.echo(f"expected ratings; the item most likely {likely} comes first", err=True)
     for one, items_of in listed.items():
         typer.echo(f"{one}:")
@@ -391,8 +394,7 @@ def make_model(
 
     If the seed is ``required``, a model that draws no random numbers refuses it.
     """
-    known = inspect.signature(plugins.get("recommenders", name)).parameters
-    if required or "random_state" in known:
+    if required or "random_state" in option_names(name):
         options = {"random_state": seed, **options}
     made: RatingAlgorithm = plugins.make("recommenders", name, options)
     return made

@@ -29,8 +29,13 @@ class Identities(Arrays):
     def from_pairs(cls, users: Numbers, items: Numbers, n_users: int, n_items: int) -> Identities:
         """Sort numbered users and items (pairs,), in any order; duplicates merge.
 
-        Raises DataError for a number out of range.
+        Raises DataError for a number out of range, and where there is not one item for each user.
         """
+        users, items = np.asarray(users), np.asarray(items)
+        if users.shape != items.shape:
+            raise DataError(
+                f"there are {users.size} users and {items.size} items; give one for each"
+            )
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
                 raise DataError(f"one of the {what} numbers is not in 0 to {n - 1}; renumber them")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice, repeat
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,29 +87,18 @@ def check_ids(ids: Iterable[Any], what: str) -> None:
             )
 
 
-class TypeMismatch(NamedTuple):
-    """A raw id of the trainset, and an id of another type that was asked for."""
-
-    known: Any
-    asked: Any
-
-    def __str__(self) -> str:
-        return (
-            f"its ids are {type(self.known).__name__} (such as {self.known!r}) and yours are "
-            f"{type(self.asked).__name__} (such as {self.asked!r})"
-        )
-
-
-def find_type_mismatch(
-    unknown: Iterable[Any], index: Mapping[Hashable, int]
-) -> TypeMismatch | None:
-    """Find an id among the ``unknown`` ones whose type none of the known ids has."""
+def find_type_mismatch(unknown: Iterable[Any], index: Mapping[Hashable, int]) -> str | None:
+    """Say which id among the ``unknown`` ones has a type that none of the known ids has; None if there is no such."""
     by_kind: dict[type, Any] = {}
     for raw in unknown:
         by_kind.setdefault(_kind(raw), raw)
     for kind, raw in by_kind.items():
         if index and not any(_kind(known) is kind for known in index):
-            return TypeMismatch(next(iter(index)), raw)
+            known = next(iter(index))
+            return (
+                f"its ids are {type(known).__name__} (such as {known!r}) and yours are {type(raw).__name__} "
+                f"(such as {raw!r})"
+            )
     return None
 
 

@@ -77,11 +77,17 @@ def cross_validate_conditional(
 
     Takes the arguments of ``cross_validate``: ``measures`` are functions of ``surprise.accuracy``, and ``n_jobs`` folds
     run at a time, each in a process. Returns the same dictionary, with a ``protocol`` that says it is transductive.
-    Raises ConfigurationError for an algorithm that cannot take identities, and for an unknown measure.
+    Raises ConfigurationError for an algorithm that cannot take identities, and for an unknown measure; DataError for
+    data that is no Dataset.
     """
-    if not getattr(algo, "conditional", False):
+    if not isinstance(algo, AlgoBase) or not getattr(algo, "conditional", False):
+        name = getattr(algo, "__name__", type(algo).__name__)
         raise ConfigurationError(
-            f"{type(algo).__name__} does not condition on identities; give a conditional algorithm"
+            f"{name} is no algorithm that conditions on identities: give one, as ConditionalPMF()"
+        )
+    if not isinstance(data, Dataset):
+        raise DataError(
+            f"data is a {type(data).__name__}; give a Dataset, which is split into folds"
         )
     names = [str(name).lower() for name in measures]
     for name in names:

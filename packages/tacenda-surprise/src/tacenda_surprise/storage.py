@@ -283,7 +283,12 @@ def upgrade(artifact: Artifact) -> Artifact:
 
 
 def _reword(artifact: Artifact) -> dict[str, Any]:
-    """Return the JSON values of an artifact with today's names."""
+    """Return the JSON values of an artifact with today's names.
+
+    In older versions an algorithm hosted a model: ``settings`` are the model's, with names of its own, and
+    ``arguments`` in ``surprise`` are the algorithm's, with today's names. The arguments are not the model's options if
+    the algorithm was a ``Recommender``, or predicted the mean of all ratings because its fit had diverged.
+    """
     config = dict(artifact.config)
     own = dict(config.get("surprise") or {})
     arguments = own.pop("arguments", None)

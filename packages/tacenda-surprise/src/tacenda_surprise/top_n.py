@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError, PluginError, check_whole
+from tacenda.errors import ConfigurationError, DataError, PluginError, check_whole
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.raw_ids import as_list, check_known, find_type_mismatch, find_unknown, numbers
 
 By = Literal["both", "rating", "choice"]
 _SCORES_PER_BLOCK = 2_000_000  # in memory at a time
@@ -87,6 +88,32 @@ class Lists(NamedTuple):
             return top(values, n, seen)[0]
         places = None if seen is None else np.flatnonzero(np.isin(self.shown, seen))
         return self.shown[top(values[self.shown], n, places)[0]]
+
+
+def find_hidden(
+    items: Mapping[Any, int],
+    candidates: Iterable[Any] | None,
+    exclude: Iterable[Any],
+    owner: object,
+) -> npt.NDArray[np.bool_]:
+    """Find which items (items,) lists leave out; ``items`` are their numbers by raw id, the rest is as for ``top_n``.
+
+    Warns, once for each ``owner``, of candidates that are unknown. Raises DataError as ``top_n`` does.
+    """
+    hidden = np.zeros(len(items) + 1, bool)  # the last one is that of unknown items, -1
+    if candidates is not None:
+        candidates = as_list(candidates, "candidates")
+        check_known(candidates, items, "candidates", owner)
+        hidden[:] = True
+        hidden[numbers(candidates, items)] = False
+    exclude = as_list(exclude, "exclude")
+    mismatch = find_type_mismatch(find_unknown(exclude, items), items)
+    if mismatch is not None:
+        raise DataError(
+            f"exclude has items that are not in the trainset: {mismatch}; convert the ids"
+        )
+    hidden[numbers(exclude, items)] = True
+    return hidden[:-1]
 
 
 def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:

@@ -142,7 +142,7 @@ class FitData(NamedTuple):
         return np.array_equal(before_of_others, of_others)
 
     def join(self, side: SideInfo) -> FitData:
-        """Add the pairs of ``side``; users without ratings are numbered after the others.
+        """Add the pairs of ``side`` to those known; users without ratings are numbered after the others.
 
         Raises DataError for unusable pairs; warns of pairs that are left out, and of ids of another type.
         """
@@ -153,6 +153,8 @@ class FitData(NamedTuple):
         user_ids = np.array([users.setdefault(user, len(users)) for user, _ in pairs], np.int64)
         item_ids = numbers([item for _, item in pairs], self.items)
         found = Identities.from_pairs(user_ids, item_ids, len(users), len(self.items))
+        if self.identities is not None:
+            found = found.union(self.identities, len(self.items))
         seen, rated = Identities.of(ratings, found), len(ratings)
         n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
         # An anti-testset contains nearly all pairs.
@@ -172,14 +174,11 @@ class FitData(NamedTuple):
                 "apart unless they have ratings: use ids of one type"
             )
         if new_users:
-            ratings = Ratings(
-                ratings.user_ids,
-                ratings.item_ids,
-                ratings.values,
-                add_ids(ratings.users, new_users),
-                ratings.items,
-                scale=ratings.scale,
-            )
+            offsets = np.append(ratings.user_offsets, [len(ratings)] * len(new_users))
+            ratings = Ratings.from_csr(
+                offsets, ratings.item_ids, ratings.values,
+                add_ids(ratings.users, new_users), ratings.items, scale=ratings.scale,
+            )  # fmt: skip
         return self._replace(ratings=ratings, identities=found, users=users)
 
 
@@ -234,15 +233,11 @@ def ratings_of(trainset: Trainset) -> Ratings:
     # (item, rating, item, rating, ...) of all users in one pass, without a new object a rating.
     flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
     users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
+    raw = trainset._raw2inner_id_users, trainset._raw2inner_id_items
     found = Ratings(
-        users,
-        flat[::2].astype(np.int64),
-        flat[1::2],
-        raw_index(trainset._raw2inner_id_users, "user"),
-        raw_index(trainset._raw2inner_id_items, "item"),
-        scale=trainset.rating_scale,
-        duplicates="last",
-    )
+        users, flat[::2].astype(np.int64), flat[1::2], *map(raw_index, raw, ("user", "item")),
+        scale=trainset.rating_scale, duplicates="last",
+    )  # fmt: skip
     if len(found) < n:
         warn(f"{n - len(found)} ratings repeat a user and an item; the last of each counts")
     _CONVERTED[trainset] = found

@@ -50,7 +50,6 @@ class FoldedFactors(NamedTuple):
     average: Tables  # rows that stand for an unknown item
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         if items is None:
             scores = self.tables.item_factors @ self.factors + self.tables.item_biases
         else:
