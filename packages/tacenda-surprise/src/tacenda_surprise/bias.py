@@ -199,12 +199,11 @@ class Alternation(Trainer):
         self, ratings: Ratings, mean: float, learn: tuple[bool, bool] = (True, True)
     ) -> None:
         self.b, self.c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        self._learn_users, self._learn_items = learn
         self._users, self._items = ratings.user_ids, ratings.item_ids
         self._values = ratings.values.astype(np.float64) - mean
-        self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
-        self._n_items = ratings.item_counts.astype(np.float64)
-        self._sides = (learn[0], self.b, self._n_users), (learn[1], self.c, self._n_items)
+        n_users = np.diff(ratings.user_offsets).astype(np.float64)
+        n_items = ratings.item_counts.astype(np.float64)
+        self._sides = (learn[0], self.b, n_users), (learn[1], self.c, n_items)
         self.unit = ratings.std
         self._initial_variances = np.array(_INITIAL_VARIANCES) * self.unit**2
         self.variances = self._initial_variances.copy()
@@ -229,13 +228,14 @@ class Alternation(Trainer):
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users, then for the variances; the loss is the squared error afterwards."""
         user_penalty, item_penalty = penalties = self.penalties
-        if self._learn_items:
-            sums = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
-            self.c[:] = sums / np.maximum(self._n_items + item_penalty, _LEAST_DENOMINATOR)
-        if self._learn_users:
-            sums = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
-            self.b[:] = sums / np.maximum(self._n_users + user_penalty, _LEAST_DENOMINATOR)
-        residuals = self._values - self.b[self._users] - self.c[self._items]
+        (learn_users, b, n_users), (learn_items, c, n_items) = self._sides
+        if learn_items:
+            sums = np.bincount(self._items, self._values - b[self._users], len(c))
+            c[:] = sums / np.maximum(n_items + item_penalty, _LEAST_DENOMINATOR)
+        if learn_users:
+            sums = np.bincount(self._users, self._values - c[self._items], len(b))
+            b[:] = sums / np.maximum(n_users + user_penalty, _LEAST_DENOMINATOR)
+        residuals = self._values - b[self._users] - c[self._items]
         error, noise = float(np.sum(residuals**2)), self.variances[0]
         # Estimate the variances again; the initial ones count as `_PRIOR_COUNT` observations.
         totals, counts = [error], [len(self._values)]

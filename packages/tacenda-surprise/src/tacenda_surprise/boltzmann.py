@@ -185,7 +185,7 @@ class Cases:
     levels: npt.NDArray[np.int32]  # (ratings,)
     slopes: Floats  # o (cases,); zeros without an offset
     visible_biases: Floats  # (visible, levels), logarithms of frequencies: those of the start
-    usual: Usual
+    usual: Usual | None  # None for plain steps, which hold the biases nowhere
     penalty: float  # of the weights, for each case
     base: Floats  # (levels,), the same of all ratings together
     identities: Identities | None  # what each case is known to have ratings with
@@ -208,10 +208,12 @@ class Cases:
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
         )  # fmt: skip
         biases = alternate(scored, 0.0)
-        usual, logarithms = _estimate_usual(scored, biases, s, counts, base)
+        usual: Usual | None = None
         if settings.optimizer == "sgd":
             # Add one rating of the usual shape, as zero has no logarithm.
             logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
+        else:
+            usual, logarithms = _estimate_usual(scored, biases, s, counts, base)
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
             slopes = raise_means(logarithms, s, ratings.user_offsets, ratings.item_ids, biases.b)
@@ -329,7 +331,7 @@ class _Trainer(Trainer):
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
             rating_values=self._scale.levels,
             penalty=np.float64(cases.penalty),
-            usual=None if self._settings.optimizer == "sgd" else cases.usual,
+            usual=cases.usual,
         )
         inputs = start.hidden_inputs(
             cases.ratings, cases.levels, self._scale, cases.identities, self._device
@@ -377,7 +379,10 @@ class ContrastiveDivergence(_Trainer):
             penalties["side_weights"] = self._side_penalty
         parameters = {name: array for name, array in self.learned.items() if len(array)}
         self._adam = self.rest["adam"] = Adam(parameters, weight_decay=penalties)
-        self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
+        # The prior holds the visible biases near where they began.
+        n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
+        damping = 0.0 if cases.usual is None else float(cases.usual.damping)
+        self._held = float(np.float32(damping / n_filled))
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         (numbers,) = batch
@@ -387,9 +392,7 @@ class ContrastiveDivergence(_Trainer):
         gradients = {name: getattr(found, name) for name in own}
         for gradient in gradients.values():
             gradient /= -len(numbers)
-        # The prior holds the visible biases near where they began.
-        held = float(np.float32(float(self._cases.usual.damping) / self._n_filled))
-        gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
+        gradients["visible_biases"] += self._held * (own["visible_biases"] - self._usual)
         self._adam.update(gradients, learning_rate)
         return self._make_result(numbers, found.error)
 
@@ -438,8 +441,7 @@ def train(
     """
     settings, scale, held_out = task.settings, task.scale, task.held_out
     cases = Cases.of(settings, scale, task.ratings, task.known)
-    holds_biases = settings.optimizer != "sgd"
-    start = None if task.start is None else _extend(task.start, scale, cases, holds_biases)
+    start = None if task.start is None else _extend(task.start, scale, cases)
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _MEMORY_ADVICE)
@@ -492,17 +494,15 @@ def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)
 
 
-def _extend(machine: Machine, scale: Scale, cases: Cases, holds_biases: bool) -> Machine:
+def _extend(machine: Machine, scale: Scale, cases: Cases) -> Machine:
     """Add rows for visible units of ``cases`` that the RBM does not have, solved for one by one.
 
-    ``holds_biases`` says whether training holds biases near where they began. At the learning rate at which a fit ends,
-    training alone would take long to bring new units to where the old ones are.
+    At the learning rate at which a fit ends, training alone would take long to bring new units to where the old ones
+    are.
     """
     ratings, n_old = cases.ratings, len(machine.weights)
-    usual = cases.usual if holds_biases else None
     wider = machine.grow(ratings.n_items, ratings.n_users)
-    wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=usual)
-    inputs = wider.hidden_inputs(ratings, cases.levels, scale, cases.identities)
-    wider = replace(wider, inputs=inputs)
+    wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=cases.usual)
+    wider.inputs[:] = wider.hidden_inputs(ratings, cases.levels, scale, cases.identities)
     solve_units(wider, scale, ratings.by_item, range(n_old, ratings.n_items), cases.penalty)
     return wider

@@ -163,8 +163,7 @@ class Machine(Arrays):
     @cached_property
     def activations(self) -> Floats:
         """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
-        found: Floats = expit(self.inputs)
-        return found
+        return np.asarray(expit(self.inputs))
 
     def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
         """Compute probabilities (pairs, levels) and mean scores (pairs,) by mean field, eq 5.11."""
