@@ -74,7 +74,7 @@ class Average(Arrays):
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
 
-    @property
+    @cached_property
     def tables(self) -> Tables:
         """The tables with those of conditioning, which have no rows."""
         none = np.zeros((0, self.user_factors.shape[1]), np.float32)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
 from tacenda.fitting import FitRun, StepResult, Trainer
+from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
@@ -75,7 +76,7 @@ class Biases(Arrays):
     spread: PredictiveVariance
     variances: Variances | None = None  # parameters of the spread; older models have none
 
-    @property
+    @cached_property
     def tables(self) -> Tables:
         """The biases, and factors of width zero."""
         b, c = self.user_biases, self.item_biases

@@ -261,7 +261,7 @@ class FoldedUnit(NamedTuple):
 
     def score(self, items: Numbers | None = None) -> Floats:
         chosen = self.chances[:-1] if items is None else self.chances[items]
-        return self.scale.ratings(_expect(chosen, self.scale.scores))
+        return self.scale.ratings(_average(chosen, self.scale.scores))
 
     def deviations(self, items: Numbers) -> Floats:
         return _find_deviations(self.chances[items], self.scale)
@@ -274,11 +274,11 @@ class FoldedUnit(NamedTuple):
 def _find_deviations(chances: Floats, scale: Scale) -> Floats:
     """Compute the standard deviations (n,), in units of the ratings, of distributions (n, levels)."""
     s = scale.scores
-    variance = np.maximum(_expect(chances, s**2) - _expect(chances, s) ** 2, 1e-6)
+    variance = np.maximum(_average(chances, s**2) - _average(chances, s) ** 2, 1e-6)
     return np.asarray(np.sqrt(variance) * np.float32(scale.unit), np.float32)
 
 
-def _expect(chances: Floats, of: Floats) -> Floats:
+def _average(chances: Floats, of: Floats) -> Floats:
     """Sum each row with weights; unlike in BLAS, a sum does not depend on how many rows there are."""
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
