@@ -53,7 +53,6 @@ def test_fit_saves_a_model_with_its_figures(run, text, valid, tmp_path):
         (["--model", "mixture"], "mix them with `tacenda lm mix`"),
         (["--set", "ordr=3"], "ordr"),
         (["--set", "advanced.order=3"], "advanced"),
-        (["--checkpoints", "folder"], "checkpoints"),
         (["--order", "99"], "order"),
         (["--tokenizer", "nonsense"], "nonsense"),
         (["--text", "nowhere.txt"], "nowhere.txt"),

@@ -18,7 +18,6 @@ from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.line_sketch import LineSketch
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_step
@@ -209,7 +208,7 @@ def _replaced_by_fits(name: str) -> Any:
 
     def read(cache: Any) -> Any:
         cache._follow_model()
-        return getattr(cache, f"_{name}")
+        return getattr(cache, f"_{name}", None)
 
     return property(read, lambda cache, value: setattr(cache, f"_{name}", value))
 
@@ -278,7 +277,6 @@ class NeuralCache(_Cache):
     fitted_on = _replaced_by_fits("fitted_on")
     figures = _replaced_by_fits("figures")
     line_sketch = _replaced_by_fits("line_sketch")
-    _line_sketch: LineSketch | None = None
 
     @property
     def vocabulary(self) -> Vocabulary:

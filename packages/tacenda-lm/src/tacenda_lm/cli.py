@@ -653,8 +653,7 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
 
     Raises ConfigurationError for a model or a file without words, and CorpusError for a file that cannot be read.
     """
-    import tacenda
-    from tacenda import Vocabulary
+    from tacenda import Vocabulary, load
     from tacenda.artifact import by_name
     from tacenda.corpus.marks import START
     from tacenda.corpus.text import sentences_of
@@ -663,7 +662,7 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     from tacenda.vocabulary import BOUNDARY, UNKNOWN, Normalization
 
     if source.is_dir() or any(model.name == str(source) for model in by_name.available()):
-        found = getattr(tacenda.load(source), "vocabulary", None)
+        found = getattr(load(source), "vocabulary", None)
         if not isinstance(found, Vocabulary):
             raise ConfigurationError(f"{source} holds a model without a vocabulary of words")
         return found

@@ -292,11 +292,6 @@ def test_the_command_line_makes_caches_and_mixes_them(printed, refused, write_fi
     for model, *more, said in (
         ("c", "a UnigramCache has none"),
         ("hlbl", "--set", "window=0", "window must be"),
-        (
-            "hlbl",
-            "--set",
-            "hlbl.width=3",
-            "a cache over a model takes the vectors of that model: leave out hlbl",
-        ),
+        ("hlbl", "--set", "hlbl.width=3", "takes the vectors of that model: leave out hlbl"),
     ):
         assert said in refused("cache", tmp_path / model, "-o", tmp_path / "x", *more)
