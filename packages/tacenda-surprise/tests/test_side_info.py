@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from surprise.model_selection import KFold, cross_validate
 
-from support.recommenders import CHAIN, MACHINE, SMALL, trainset_of
+from support.recommenders import CHAIN, MACHINE, SMALL
 from tacenda.errors import ConfigurationError, DataError, TacendaWarning
 from tacenda.ratings import Ratings
 from tacenda_surprise import (
@@ -167,10 +167,3 @@ def test_identities_and_pairs_of_raw_ids_are_known_together(trainset):
         np.testing.assert_array_equal(found.score_users(users), expected.score_users(users))
         for algo in (found, expected):
             algo.partial_fit(Ratings.from_triples([(*raw[0], 4.0)], scale=(1, 5)), 1)
-
-
-def test_integer_ids_are_found_as_integers():
-    few = trainset_of([(1, 10, 3.0), (1, 11, 4.0), (2, 10, 5.0)])
-    algo = ConditionalPMF(rated=[(3, 11)], **SMALL).fit(few)
-    assert not np.isnan(algo.predict(3, 10).est)
-    assert set(algo.top_n(1)) == {1, 2, 3}

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 
-from tacenda import artifact as saved
 from tacenda import plugins
 from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
@@ -462,8 +461,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             fitted._update_rows(run, data.ratings, known, touched)
         else:
             fitted._resume_fit(run, data.ratings, known, n_epochs)
-        fitted._data = data
-        choices = self._implicit
+        fitted._data, choices = data, self._implicit
         self._adopt_further(fitted)
         if choices is not None and touched is not None:
             seen = self._learned(self.seen)
@@ -520,9 +518,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Make ``n`` sweeps through the data, and note the history of the fit; it may be resumed with more."""
 
         def identify() -> dict[str, Any]:
-            identity = self._identity(ratings, known)
-            identity.pop("n_epochs", None)
-            return identity
+            every = self._identity(ratings, known)
+            return {name: value for name, value in every.items() if name != "n_epochs"}
 
         settings = FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False)
         self.history = fit(trainer, Sweeps(), settings, run, identify)
@@ -659,9 +656,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         model = self._require_fitted()
         scores = model.score_pairs(users, items)
         found = check_answer(model, "score_pairs", scores, len(users)).astype(np.float64)
-        impossible = self._cannot_predict(users, items)
-        if impossible.any():
-            found[impossible] = self.default_prediction()
+        found[self._cannot_predict(users, items)] = self.default_prediction()
         return np.asarray(np.clip(found, *self.catalogue.scale))
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
@@ -680,9 +675,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._require_known(uids)
         users = numbers(uids, self._users)
         shape = len(users), len(self.catalogue.items)
-        scores = check_answer(model, "score_users", model.score_users(users), *shape).astype(
-            np.float64
-        )
+        found = check_answer(model, "score_users", model.score_users(users), *shape)
+        scores = found.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             scores[rows] = user.model_user.score()
         return np.asarray(np.clip(scores, *self.catalogue.scale))
@@ -722,10 +716,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         model = self._require_fitted()
         uids, iids = self._pair(uids, iids)
         users, items = self._number_pairs(uids, iids)
-        answers = check_answer(
-            model, method, getattr(model, method)(users, items), len(uids), *columns
-        )
-        found = answers.astype(np.float64)
+        answers = getattr(model, method)(users, items)
+        found = check_answer(model, method, answers, len(uids), *columns).astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             found[rows] = user.ask(method, items[rows])
         return found
@@ -953,16 +945,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         super().save(path, precision=precision)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load an algorithm of this class or one derived from it; ``RatingAlgorithm.load`` loads any.
-
-        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
-        """
-        with storage.damage(path):
-            return cls.from_artifact(saved.read(path))
-
-    @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
+        """Rebuild an algorithm of this class or one derived from it, `RatingAlgorithm` any; `load` does so too."""
         if not hasattr(cls, "name"):
             found = resolve(artifact)
             if not isinstance(found, cls):
@@ -982,16 +966,17 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _restore(self, config: dict[str, Any] | None, arrays: storage.Packed) -> None:
         """Take over what was saved with the model: who has rated what, the model of choices, and users folded in."""
-        found = storage.unpack(config, arrays, self.catalogue, takes_ratings=self.takes_ratings)
-        if found.data is None:
+        data, seen, implicit, folded_in = storage.unpack(
+            config, arrays, self.catalogue, takes_ratings=self.takes_ratings
+        )
+        if data is None:
             by_raw: Any = self.catalogue.users.by_raw, self.catalogue.items.by_raw
-            (self._users, self._items), self.seen = by_raw, found.seen
+            (self._users, self._items), self.seen = by_raw, seen
         else:
-            self._know(found.data, self._learned(found.seen))
+            self._know(data, self._learned(seen))
             # pairs that are known to be rated, but have no rating
-            pairs = found.data.find_unrated(self._learned(found.seen)) if self.conditional else []
-            if pairs:
+            if self.conditional and (pairs := data.find_unrated(self._learned(seen))):
                 self.rated = SideInfo(pairs)
-        self._implicit = found.implicit
-        for given in found.given:
+        self._implicit = implicit
+        for given in folded_in:
             self._add(given)

@@ -83,7 +83,7 @@ class Weights(Arrays):
     n_users: Float64[Array, "", at_least(1)]  # that have ratings
 
     def combine(self, predictions: Doubles) -> Doubles:
-        """Blend predictions (pairs, models) into (pairs,)."""
+        """Blend predictions (..., models) into (...)."""
         return np.asarray(self.center + (predictions - self.center) @ self.weights)
 
     def deviations(self, deviations: Doubles) -> Doubles:
@@ -219,13 +219,6 @@ class Blend(RatingAlgorithm):
     held-out ratings, and every algorithm once more to all ratings. With a single rating, all weights are equal. Unknown
     users and items get the weighted average of the algorithms' predictions.
 
-    Attributes
-    ----------
-    weights
-        (algorithms,), set by ``fit``.
-    fitted
-        The fitted algorithms.
-
     Examples
     --------
     >>> Blend([ConditionalPMF(random_state=0), ConditionalRBM(random_state=0)]).fit(trainset)
@@ -345,8 +338,7 @@ class Blend(RatingAlgorithm):
         weights = self._learned(self.learned)
         self._warn_of_changed_parts()
         scores = np.stack([score(part) for part in self._parts], axis=-1)
-        blended = weights.combine(scores.reshape(-1, len(self._parts)))
-        return blended.reshape(scores.shape[:-1]).astype(np.float32)
+        return weights.combine(scores).astype(np.float32)
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """Average the estimates (pairs,) of the algorithms; one that cannot predict counts with its default."""
@@ -506,8 +498,7 @@ def _predict_held_out(
         parts.append(
             (np.array(estimates).T, np.stack(deviations, axis=-1), np.array(truth, np.float64))
         )
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return _HeldOut(columns[0], columns[1], columns[2], fitted)
+    return _HeldOut(*map(np.concatenate, zip(*parts, strict=True)), fitted)
 
 
 def _random_state(settings: BlendSettings) -> np.random.RandomState:

@@ -44,7 +44,6 @@ class Catalogue:
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
-        """Read the catalogue of ``ratings``."""
         mean = ratings.mean if len(ratings) else float(np.mean(ratings.scale))
         levels = possible_levels(ratings.levels, ratings.scale)
         counts = _counts(ratings, levels)

@@ -28,11 +28,10 @@ def make_rng(seed: int | list[int] | np.random.RandomState | None) -> np.random.
 class EpochPrinter(Callback):
     """Prints a line for every epoch, with ``verbose=True``."""
 
-    def on_epoch_end(self, run: FitLoop) -> bool | None:
+    def on_epoch_end(self, run: FitLoop) -> None:
         epoch, loss = run.history.epochs - 1, run.history.epoch_losses[-1]
         held_out = [f", held out {one.value:.4f}" for one in run.history.evaluations[-1:]]
         print(f"Processing epoch {epoch}: training loss {loss:.4f}", *held_out, sep="")
-        return None
 
 
 def explain_impossible(user: int, item: int) -> str:

@@ -83,7 +83,6 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         return {name: value for name, value in values.items() if not isinstance(value, _NOT_JSON)}
 
     def is_trained(self) -> bool:
-        """Whether there is a fitted model."""
         return hasattr(self, "model")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
@@ -123,9 +122,8 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
 
     def _user(self, query: RecQuery) -> int:
         """Return the number of the user; -1 if unknown."""
-        if query.user_id is None:
-            return -1
-        number = self.users.number(query.user_id, missing="none")
+        uid = query.user_id
+        number = None if uid is None else self.users.number(uid, missing="none")
         return -1 if number is None else int(number)
 
     def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
@@ -216,8 +214,7 @@ class ChoiceScorer(ConditionalPMFScorer):
             super().train(data, options)
             self.choices = self.model.implicit_factors
             return
-        if hasattr(self, "model"):
-            del self.model
+        vars(self).pop("model", None)
         interactions = ratings_of(data)
         self.choices = ImplicitFactors.of(interactions, Identities.of(interactions))
         self.users, self.items = data.users, data.items

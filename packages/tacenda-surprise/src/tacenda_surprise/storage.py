@@ -6,11 +6,10 @@ were folded in. Folders of older versions may lack any of these.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, named, take
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Catalogue
@@ -74,19 +73,10 @@ def _join(parts: list[npt.NDArray[Any]], dtype: Any) -> tuple[Any, npt.NDArray[n
     return joined, np.cumsum([0, *map(len, parts)])
 
 
-class Unpacked(NamedTuple):
-    """The contents of a folder in addition to the model; None for what it lacks."""
-
-    data: FitData | None
-    seen: Identities | None  # who has rated what
-    implicit: ImplicitFactors | None
-    given: list[Given]  # users folded in
-
-
 def unpack(
     config: Mapping[str, Any] | None, arrays: Packed, catalogue: Catalogue, *, takes_ratings: bool
-) -> Unpacked:
-    """Read who has rated what, the model of choices, and what `pack_data` packed, of a model with this catalogue.
+) -> tuple[FitData | None, Identities | None, ImplicitFactors | None, list[Given]]:
+    """Read ratings, who has rated what, the model of choices, and users folded in; None for what a folder lacks.
 
     Raises ArtifactError; to be called within `damage`.
     """
@@ -99,11 +89,11 @@ def unpack(
     implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
-        return Unpacked(None, seen, implicit, [])
+        return None, seen, implicit, []
     data, given = _unpack_data(config, arrays, sizes)
     if not np.allclose(data.ratings.scale, catalogue.scale):
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
-    return Unpacked(data, seen, implicit, given)
+    return data, seen, implicit, given
 
 
 def _unpack_data(
@@ -129,28 +119,22 @@ def _unpack_data(
     )  # fmt: skip
     users, items = ({raw: k for k, raw in enumerate(ids)} for ids in (raw_users, raw_items))
     data = FitData(ratings, None, users, items, n_users, float(config["mean"]))
-    rated, values, known = (
-        np.split(array, offsets[1:-1])
-        for array, offsets in (
-            (found.rated, found.rated_offsets),
-            (found.rated_values, found.rated_offsets),
-            (found.known, found.known_offsets),
-        )
+    rated, values = (
+        np.split(a, found.rated_offsets[1:-1]) for a in (found.rated, found.rated_values)
     )
+    known = np.split(found.known, found.known_offsets[1:-1])
     return data, list(map(Given, uids, rated, values, known))
 
 
 @contextmanager
-def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
-    """Turn errors of a damaged folder into an ArtifactError, which names the folder if ``path`` is given."""
-    where = f"cannot load {path}: " if path else ""
+def damage() -> Iterator[None]:
+    """Turn errors of a damaged folder into an ArtifactError."""
     try:
         yield
-    except (ArtifactError, ConfigurationError, PluginError) as error:  # it says what is wrong
-        kind = ArtifactError if isinstance(error, ConfigurationError) else type(error)
-        raise kind(f"{where}{error}") from error
-    except (TacendaError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{where}it is damaged: {error!r}") from error
+    except ConfigurationError as error:  # it says what is wrong
+        raise ArtifactError(str(error)) from error
+    except (DataError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactError(f"it is damaged: {error!r}") from error
 
 
 def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
@@ -163,7 +147,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
         if isinstance(one, str):
             kind, text = _TEXT, one
         elif isinstance(one, int | np.integer):
-            kind, text = _WHOLE, _digits(int(one))
+            kind, text = _WHOLE, str(int(one))
         elif isinstance(one, float | np.floating):
             kind, text = _REAL, repr(float(one))
         elif isinstance(one, UUID):
@@ -175,15 +159,6 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
         types.append(kind)
         texts.append(text)
     return {**pack_names(name, texts), f"{name}.types": np.array(types, np.uint8)}
-
-
-def _digits(number: int) -> str:
-    try:
-        return str(number)
-    except ValueError:
-        raise ArtifactError(
-            "an id is a number of more than 4,300 digits; give it as text, or a shorter one"
-        ) from None
 
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:

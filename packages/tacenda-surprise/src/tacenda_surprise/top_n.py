@@ -61,14 +61,10 @@ class Lists(NamedTuple):
     ) -> Lists:
         """Make the order of lists, which leave out the ``hidden`` items (items,).
 
-        Raises ConfigurationError if ``by`` is something else, or there are no ``factors`` to rank by.
+        Raises ConfigurationError if ``by`` is something else. ``"rating"`` needs no ``factors``.
         """
         if by not in ("both", "rating", "choice"):
             raise ConfigurationError(f"by is {by!r}; give 'both', 'rating' or 'choice'")
-        if factors is None and by != "rating":
-            raise ConfigurationError(
-                f"by is {by!r}, and there is no model of the users' choices: give ImplicitFactors, or by='rating'"
-            )
         shown = None if hidden is None or not hidden.any() else np.flatnonzero(~hidden)
         return cls(None if by == "rating" else factors, by, shown)
 
@@ -118,7 +114,6 @@ def find_hidden(
 
 def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return numbers and scores of the ``n`` best items, best first, without the ``hidden`` ones."""
-    check_whole("n", n)
     values = scores.copy()
     if hidden is not None:
         values[hidden] = -np.inf

@@ -190,9 +190,8 @@ def interactions_of(data: Any) -> FitData:
     """
     if isinstance(data, FitData | Ratings):
         found = FitData.of(data)
-        return _collect_choices(
-            found.ratings.user_ids, found.ratings.item_ids, found.users, found.items
-        )
+        chosen = found.ratings.user_ids, found.ratings.item_ids
+        return _collect_choices(*chosen, found.users, found.items)
     if isinstance(data, Trainset):
         pairs = np.array([(u, i) for u, i, _ in data.all_ratings()], np.int64).reshape(-1, 2)
         ids = data._raw2inner_id_users, data._raw2inner_id_items
@@ -280,8 +279,6 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
             f"{where}, taken for the ratings, does not contain numbers ({error}): correct it, or name the columns "
             "user, item and rating"
         ) from error
-    if not np.isfinite(values).all():
-        raise DataError("some ratings are not finite; correct or leave them out")
     if not len(values) and scale is None:
         raise DataError("there are no ratings; give at least one")
     reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))

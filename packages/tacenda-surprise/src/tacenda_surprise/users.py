@@ -81,7 +81,7 @@ def check_rated(
     items: npt.ArrayLike,
     values: npt.ArrayLike,
     n_items: int,
-    scale: tuple[float, float] | None = None,
+    scale: tuple[float, float] = (-math.inf, math.inf),
 ) -> Floats:
     """Return the ratings (n,) of the ``items`` (n,) of a user as float32.
 
@@ -96,12 +96,10 @@ def check_rated(
         )
     if not np.isfinite(found).all():
         raise ConfigurationError("a rating is not finite; correct or leave it out")
-    if (
-        scale is not None
-        and ((found < np.float32(scale[0])) | (found > np.float32(scale[1]))).any()
-    ):
+    low, high = scale
+    if ((found < np.float32(low)) | (found > np.float32(high))).any():
         raise ConfigurationError(
-            f"a rating is off the scale {scale[0]:g} to {scale[1]:g}; correct or leave it out"
+            f"a rating is off the scale {low:g} to {high:g}; correct or leave it out"
         )
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_items):
         raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
