@@ -1,6 +1,7 @@
 """Algorithms on disk: what comes back, what does not, and files that are not what they should be."""
 
 from dataclasses import dataclass, replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import tacenda
 from support.recommenders import SMALL, trainset_of
 from tacenda import artifact
-from tacenda.errors import ArtifactError, NotFittedError
+from tacenda.errors import ArtifactError, KernelError, NotFittedError
 from tacenda.settings import configured_by, option
 from tacenda_surprise import (
     PMF,
@@ -107,6 +108,15 @@ def test_classes_of_others(trainset, testset, tmp_path):
         RBM.load(tmp_path / "algo")
     with pytest.raises(ArtifactError, match="no such folder"):
         RBM.load(tmp_path / "nowhere")
+
+
+def test_an_operation_that_cannot_be_compiled_is_no_damage(saved, monkeypatch):
+    algo = PMF.load(saved)
+    algo.fold_in({"item 3": 5.0}, uid="newcomer")
+    algo.save(saved)
+    monkeypatch.setattr(PMF, "fold", Mock(side_effect=KernelError("it cannot be compiled")))
+    with pytest.raises(KernelError, match=r"^it cannot be compiled$"):
+        PMF.load(saved)
 
 
 def test_what_cannot_be_saved(trainset, tmp_path):

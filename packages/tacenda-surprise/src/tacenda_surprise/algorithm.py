@@ -946,7 +946,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild an algorithm of this class or one derived from it, `RatingAlgorithm` any; `load` does so too."""
+        """Rebuild an algorithm of this class or a subclass, as `load` does; `RatingAlgorithm` itself rebuilds any."""
         if not hasattr(cls, "name"):
             found = resolve(artifact)
             if not isinstance(found, cls):

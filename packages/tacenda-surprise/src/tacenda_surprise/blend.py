@@ -262,7 +262,7 @@ class Blend(RatingAlgorithm):
         assert self._data is not None
         self._data = self._data.with_trainset()
         trainset: Any = self._data.trainset
-        fitted: list[AlgoBase] | None = None
+        fitted: list[AlgoBase] = []
         if trainset.n_ratings < 2:  # too few to hold any out
             k, one = len(settings.algorithms), np.float64(1)
             rmse = np.full(k, ratings.std)
@@ -270,10 +270,8 @@ class Blend(RatingAlgorithm):
         else:
             held_out = _predict_held_out(settings, trainset, run.callbacks)
             self.learned = _fit_to_held_out(held_out, trainset.rating_scale)
-            if not settings.refit:
-                fitted = held_out.fitted
-        if fitted is None:
-            fitted = _fit_copies(settings, trainset, run.callbacks)
+            fitted = [] if settings.refit else held_out.fitted
+        fitted = fitted or _fit_copies(settings, trainset, run.callbacks)
         self._adopt_fitted(fitted, self._data)
 
     def _adopt_fitted(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
