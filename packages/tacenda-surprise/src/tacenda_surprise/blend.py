@@ -496,7 +496,8 @@ def _predict_held_out(
         parts.append(
             (np.array(estimates).T, np.stack(deviations, axis=-1), np.array(truth, np.float64))
         )
-    return _HeldOut(*map(np.concatenate, zip(*parts, strict=True)), fitted)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return _HeldOut(columns[0], columns[1], columns[2], fitted)
 
 
 def _random_state(settings: BlendSettings) -> np.random.RandomState:

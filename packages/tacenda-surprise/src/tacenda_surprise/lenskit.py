@@ -214,7 +214,7 @@ class ChoiceScorer(ConditionalPMFScorer):
             super().train(data, options)
             self.choices = self.model.implicit_factors
             return
-        vars(self).pop("model", None)
+        self.__dict__.pop("model", None)
         interactions = ratings_of(data)
         self.choices = ImplicitFactors.of(interactions, Identities.of(interactions))
         self.users, self.items = data.users, data.items
