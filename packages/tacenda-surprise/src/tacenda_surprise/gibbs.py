@@ -46,7 +46,7 @@ f_j being its column of the sparse matrix F of the s_u. The rows are drawn in tu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -173,12 +173,10 @@ class Gibbs(Trainer):
         self._burn_in, n = lasting
         self.n_sweeps = sum(lasting)
         (width,) = start.users.shape[1:]
-        tables = (part.shape for part in (self._users, self._items, self._links))
-        hyper = (width,), (width, width)  # mean and precision, of users and of items
-        shapes = *tables, *hyper, *hyper, self._gamma.shape, (), (), ()
+        nothing = Hyper(np.zeros(width), np.zeros((width, width)))
         self._taken = {
-            field.name: np.zeros((n, *shape), np.float32)
-            for field, shape in zip(fields(Samples), shapes, strict=True)
+            name: np.zeros((n, *part.shape), np.float32)
+            for name, part in self._make_sample(nothing, nothing).items()
         }
         self._expected = np.zeros((n, *self._items.shape), np.float32)
 
@@ -222,14 +220,20 @@ class Gibbs(Trainer):
         self._draw_noise(rng, squares)
         kept = self.steps - self._burn_in - 1
         if 0 <= kept < len(self._taken["alpha"]):
-            found = (
-                *(self._users, self._items, self._links, *of_users, *of_items),
-                *(self._gamma, *self._numbers),
-            )
-            for part, value in zip(self._taken.values(), found, strict=True):
-                part[kept] = to_numpy(value)
+            for name, value in self._make_sample(of_users, of_items).items():
+                self._taken[name][kept] = to_numpy(value)
             self._expected[kept] = to_numpy(expected)
         return StepResult(float(squares.sum()), float(len(self._by_user.values)))
+
+    def _make_sample(self, of_users: Hyper, of_items: Hyper) -> dict[str, Any]:
+        """Return the arrays of one of the `Samples`: the state of the chain, and what it was drawn from."""
+        alpha, nu, tau = self._numbers
+        return {
+            "x": self._users, "q": self._items, "links": self._links,
+            "mean": of_users.mean, "precision": of_users.precision,
+            "item_mean": of_items.mean, "item_precision": of_items.precision,
+            "gamma": self._gamma, "alpha": alpha, "nu": nu, "tau": tau,
+        }  # fmt: skip
 
     def _draw_users(self, rng: np.random.Generator) -> Hyper:
         """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
