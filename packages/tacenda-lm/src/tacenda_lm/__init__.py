@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
+    from tacenda_lm.hidden_markov.model import Posterior
     from tacenda_lm.hidden_markov.settings import VLHMMAdvanced
-    from tacenda_lm.hidden_markov.vlhmm import VLHMM, Posterior
+    from tacenda_lm.hidden_markov.vlhmm import VLHMM
     from tacenda_lm.kenlm_interface import FullScore
     from tacenda_lm.language_model import LanguageModel, Rescored
     from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLAdvanced
@@ -51,8 +52,9 @@ __getattr__, __dir__ = attach(
         ".generation": "Continuation",
         ".hidden_markov.brown": "BrownClusters brown_clusters",
         ".hidden_markov.hmm": "HMM",
+        ".hidden_markov.model": "Posterior",
         ".hidden_markov.settings": "VLHMMAdvanced",
-        ".hidden_markov.vlhmm": "Posterior VLHMM",
+        ".hidden_markov.vlhmm": "VLHMM",
         ".kenlm_interface": "FullScore",
         ".language_model": "LanguageModel Rescored",
         ".log_bilinear.hlbl": "HLBL HLBLAdvanced",

@@ -86,9 +86,8 @@ def agglomerate(
     waiting = np.zeros((2, 2), np.int64)
     for first, second, n in pairs.blocks():
         np.add.at(waiting, ((rank[first] >= 0).astype(int), (rank[second] >= 0).astype(int)), n)
-    after, before = (
-        _rank_neighbors(pairs, each, order, rank) for each in (pairs.after, pairs.before)
-    )
+    sides = pairs.after, pairs.before
+    after, before = (_rank_neighbors(pairs, side, order, rank) for side in sides)
     window = Window.empty(waiting, len(order), n_classes)
     # losses are updated by adding and subtracting, so their last digits depend on the order of updates
     slack = _SLACK * len(ids) * np.log(max(len(ids), 2))
@@ -236,15 +235,11 @@ def _merge(i, j, window):  # type: ignore[no-untyped-def]
         large[i] = large[j] = small[i] = small[j] = 0
         _join_context(large, small, 1.0, loss, table)
     # then the counts: row j into row i, column j into column i, and the transpose after them
-    for c in range(len(N)):
-        N[i, c] += N[j, c]
-        N[j, c] = 0
-    for c in range(len(N)):
-        N[c, i] += N[c, j]
-        N[c, j] = 0
-    for c in range(len(N)):
-        NT[c, i], NT[c, j] = N[i, c], 0
-        NT[i, c], NT[j, c] = N[c, i], 0
+    N[i] += N[j]
+    N[:, i] += N[:, j]
+    N[j], N[:, j] = 0, 0
+    NT[:, i], NT[i] = N[i], N[:, i]
+    NT[:, j], NT[j] = 0, 0
     loss[j, :] = loss[:, j] = np.inf
     mass[i] += mass[j]
     mass[j] = 0

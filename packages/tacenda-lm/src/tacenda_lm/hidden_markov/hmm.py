@@ -18,9 +18,9 @@ from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, h
 from tacenda.progress import track
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
+from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.parameters import Learned, Whole
 from tacenda_lm.hidden_markov.tables import sentences_at, text_of
-from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import TextTrainer, compute_perplexity, train
 

@@ -36,16 +36,6 @@ _INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal wou
 _MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
 
 
-class Beginning(NamedTuple):
-    """The settings and frequencies from which the first parameters of a network are drawn."""
-
-    settings: VLHMMSettings
-    lexicon: Lexicon
-    unigrams: _Floats  # (words,), log p(word | class) of the text, by id
-    class_unigrams: _Floats  # (classes,), log p(class)
-    generator: torch.Generator
-
-
 class Outputs(NamedTuple):
     """Outputs of a network for k' states of every class."""
 
@@ -86,10 +76,12 @@ class Network(nn.Module):
         phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
     """
 
-    def __init__(self, beginning: Beginning) -> None:
+    def __init__(
+        self, settings: VLHMMSettings, lexicon: Lexicon, unigrams: _Floats, class_unigrams: _Floats
+    ) -> None:
         super().__init__()
-        settings, lexicon, unigrams, class_unigrams, generator = beginning
         M, k, h = settings.n_classes, settings.states_per_class, settings.width
+        generator = torch.Generator().manual_seed(settings.seed)
         normal = partial(torch.randn, generator=generator)
         self.transitions, self.classes, self.k, self.h = settings.transitions, M, k, h
         self.states = nn.Parameter(normal(M, k, h))
@@ -209,11 +201,17 @@ class Tabular(nn.Module):
     ``source * classes + target``. Between others p(z' | z, c') = 1 / k.
     """  # fmt: skip
 
-    def __init__(self, beginning: Beginning, keys: _Ints) -> None:
+    def __init__(
+        self,
+        settings: VLHMMSettings,
+        lexicon: Lexicon,
+        unigrams: _Floats,
+        class_unigrams: _Floats,
+        keys: _Ints,
+    ) -> None:
         super().__init__()
-        settings, lexicon, unigrams, class_unigrams, generator = beginning
         M, k = settings.n_classes, settings.states_per_class
-        normal = partial(torch.randn, generator=generator)
+        normal = partial(torch.randn, generator=torch.Generator().manual_seed(settings.seed))
         self.classes, self.k = M, k
         self.blocks = nn.Parameter(normal(len(keys), k, k) * _INITIAL_SPREAD)
         groups = torch.from_numpy(class_unigrams)
@@ -294,11 +292,10 @@ def draw_network(
     """
     smoothed = counts + 0.1  # no word is impossible
     mass = np.bincount(lexicon.classes, smoothed, minlength=lexicon.n_classes)
-    words = np.log(smoothed / mass[lexicon.classes]).astype(np.float32)
-    groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
-    generator = torch.Generator().manual_seed(settings.seed)
-    beginning = Beginning(settings, lexicon, words, groups, generator)
-    return Network(beginning) if keys is None else Tabular(beginning, keys)
+    unigrams = np.log(smoothed / mass[lexicon.classes]).astype(np.float32)  # log p(word | class)
+    class_unigrams = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
+    given = settings, lexicon, unigrams, class_unigrams
+    return Network(*given) if keys is None else Tabular(*given, keys)
 
 
 # -- the log-likelihood of a text, with its gradient -------------------------------------------------
