@@ -262,22 +262,19 @@ def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one
     np.testing.assert_allclose(many, [one.est for one in single], atol=1e-6)
 
 
-def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
-    rows = [(str(u), str(i), float(1 + (u + i) % 5)) for u in range(5) for i in range(4)]
-    algo = BiasOnly().fit(trainset_of(rows))
-    with pytest.warns(
-        TacendaWarning,
-        match="^user 3 was not found: the id in the trainset is a string, as Surprise reads it "
-        "from files, and 3 is not: ask for '3'$",
-    ):
-        algo.predict(3, "1")
-
-
-def test_an_id_asked_for_by_its_text_is_named_where_others_are_strings():
-    rows = [("a", "x", 1.0), (7, "x", 3.0), ("b", "x", 5.0)]
-    algo = BiasOnly().fit(trainset_of(rows))
-    with pytest.warns(TacendaWarning, match="^user 7 was not found: .* is the int 7, and '7'"):
-        algo.predict("7", "x")
+@pytest.mark.parametrize(
+    ("known", "asked", "said"),
+    [
+        (["1", "3"], 3, "a string, as Surprise reads it from files, and 3 is not: ask for '3'"),
+        (["a", 7, "b"], "7", "the int 7, and '7' is not: ask with that type"),
+    ],
+    ids=["of a file", "among strings"],
+)
+def test_an_id_asked_for_by_another_type_is_told_in_one_sentence(known, asked, said):
+    algo = BiasOnly().fit(trainset_of([(uid, "x", 1.0 + k) for k, uid in enumerate(known)]))
+    whole = f"^user {asked} was not found: the id in the trainset is {said}$"
+    with pytest.warns(TacendaWarning, match=whole):
+        algo.predict(asked, "x")
 
 
 def test_pairs_of_which_nothing_is_known_are_told(triples):

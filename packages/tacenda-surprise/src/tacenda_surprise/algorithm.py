@@ -615,9 +615,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             ) from error
         estimates, reasons = self._estimate_raw(uids, iids)
         predictions = make_predictions(columns, estimates.tolist(), reasons)
-        if verbose:
-            for prediction in predictions:
-                print(prediction)
+        if verbose and predictions:
+            print(*predictions, sep="\n")
         return predictions
 
     def _estimate_raw(

@@ -87,7 +87,6 @@ class Catalogue:
         return self.levels
 
     def config_dict(self) -> dict[str, Any]:
-        """Return scale and mean as JSON values."""
         return {"scale": list(self.scale), "mean": self.mean}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
