@@ -115,12 +115,11 @@ class StreamModel(LanguageModel):
 
     distribution: ClassVar[str] = "tacenda-lm"
     keeps_checkpoints = True
-    _predictor: Any = None
+    _predictor: Predictor | None = None
 
     @property
     def _fitted(self) -> Predictor:
-        predictor: Predictor = self._learned(self._predictor)
-        return predictor
+        return self._learned(self._predictor)
 
     @property
     def parameters(self) -> Any:
