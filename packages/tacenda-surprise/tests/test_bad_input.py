@@ -333,6 +333,9 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
     ):
         with pytest.raises(ConfigurationError, match=message):
             algo.fold(items, values)
+    for identities in ([2], [-1], [0.5]) if algo.folds_identities else ():
+        with pytest.raises(ConfigurationError, match="item number"):
+            algo.fold([0], [3.0], identities)
 
 
 @pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])

@@ -57,7 +57,14 @@ from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
 from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
-from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
+from tacenda_surprise.users import (
+    FoldedUser,
+    Given,
+    NewUser,
+    NewUsers,
+    check_numbers,
+    ratings_by_item,
+)
 from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
 
 _UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
@@ -341,7 +348,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
         """Join ``items`` and ``identities`` of a user, ascending. Raises ConfigurationError."""
         self._check_identities(identities)
-        return np.union1d(items, np.asarray([] if identities is None else identities, np.int64))
+        further = np.asarray([] if identities is None else identities)
+        check_numbers(further, len(self.catalogue.items))
+        return np.union1d(items, further.astype(np.int64))
 
     def _check_identities(self, identities: Numbers | None) -> None:
         """Raise ConfigurationError for identities of a new user that the model cannot condition on."""

@@ -101,13 +101,18 @@ def check_rated(
         raise ConfigurationError(
             f"a rating is off the scale {low:g} to {high:g}; correct or leave it out"
         )
-    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_items):
-        raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
-    if len(numbers) and numbers.dtype.kind not in "iu":
-        raise ConfigurationError(f"item numbers are of type {numbers.dtype}; give integers")
+    check_numbers(numbers, n_items)
     if len(np.unique(numbers)) < len(numbers):
         raise ConfigurationError("an item number is repeated; give one rating for every item")
     return found
+
+
+def check_numbers(items: npt.NDArray[Any], n_items: int) -> None:
+    """Raise ConfigurationError for an item number that is out of range or fractional."""
+    if len(items) and (items.min() < 0 or items.max() >= n_items):
+        raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
+    if len(items) and items.dtype.kind not in "iu":
+        raise ConfigurationError(f"item numbers are of type {items.dtype}; give integers")
 
 
 def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
@@ -133,7 +138,7 @@ class Explanation(NamedTuple):
     """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
 
     estimate: float
-    base: float  # the estimate for a user of whom nothing is known
+    base: float  # the mean plus the bias of the item
     reasons: list[Reason]  # the largest effects first
     others: float  # all other effects together
 
