@@ -315,12 +315,9 @@ def test_an_impossible_text_has_infinite_perplexity():
     assert found.ppl1 == pytest.approx(math.exp(3))
 
 
-def test_another_vocabulary_is_refused(model):
+def test_another_vocabulary_and_a_context_of_another_name_are_refused(model):
     with pytest.raises(CorpusError, match="vocabulary"):
         model.perplexity(Corpus.from_sentences([["b", "a"]]))
-
-
-def test_a_context_of_another_name_is_refused(model):
     with pytest.raises(ConfigurationError, match="must be 'sentence' or 'stream', not 'doc"):
         model.perplexity([["a", "b"]], context="document")
 

@@ -669,9 +669,8 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     normalization = Normalization(digits, lowercase)
     text = common.input_text(source, "utf-8", "strict")
     # columns are between tabs, because a word may contain a space
-    rows = [
-        row for row in sentences_of(text, lambda line: line.split("\t")) if "".join(row).strip()
-    ]
+    lines = sentences_of(text, lambda line: line.split("\t"))
+    rows = [row for row in lines if "".join(row).strip()]
     if rows and all(len(row) == 3 and not row[0].strip("01") for row in rows):
         counts = {word: whole_number(count.strip()) or 1 for _, word, count in rows}
         return Vocabulary.from_counts(counts, 0, min_count=1, normalization=normalization)

@@ -586,8 +586,8 @@ def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> 
     if found.n_words < _MIN_WORDS_TO_WARN:
         return
     expected = model.fitted_on.get("n_unknown", 0) / model.fitted_on.get("n_tokens", 1)
-    recorded = {name for name in _find_recorded_tokenizers(model) if not is_own(name)}
-    recorded.discard(ASCII_WHITESPACE)
+    tokenizers = _find_recorded_tokenizers(model) - {ASCII_WHITESPACE}
+    recorded = {name for name in tokenizers if not is_own(name)}
     is_split_alike = split is None or not recorded or split in recorded
     if found.oov_rate > expected + (_MORE_UNKNOWN if is_split_alike else _MORE_UNKNOWN_SPLIT):
         remedy = "give a text like the training text, split alike"
@@ -638,7 +638,6 @@ def find_fitted_tokenizers(model: LanguageModel) -> set[str]:
 
 def _find_recorded_tokenizers(model: Any) -> set[str]:
     """Return the tokenizer recorded in ``fitted_on`` of a model, or else those of its components."""
-    recorded = model.fitted_on.get("tokenizer")
-    if recorded:
+    if recorded := model.fitted_on.get("tokenizer"):
         return {str(recorded)}
     return set().union(*map(_find_recorded_tokenizers, model.nested().values()))
