@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tacenda
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import sample_sentences
 from tacenda_lm import AdaptiveMixture, KneserNey, Mixture, UnigramCache
 from tacenda_lm.sequences import encode_sentences
 

@@ -9,7 +9,7 @@ import pytest
 
 import tacenda
 from tacenda.artifact import by_name
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import sample_sentences
 from tacenda_lm import HLBL, BrownClusters, KneserNey, Mixture, brown_clusters
 
 TEXT = sample_sentences(120)

@@ -7,7 +7,7 @@ import pytest
 
 import tacenda_lm as lm
 from tacenda.errors import ArtifactError
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import sample_sentences
 from tacenda_lm.testing import check_model
 
 BY_SENTENCE = {"across_sentences": False}

@@ -20,7 +20,7 @@ from tacenda.errors import (
     NotFittedError,
     TacendaWarning,
 )
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import sample_sentences
 from tacenda_lm import LBL, KneserNey, Mixture
 from tacenda_lm.mixture.weights import fit_weights
 from tacenda_lm.sequences import encode_sentences

@@ -7,8 +7,7 @@ import pytest
 
 import tacenda_lm as lm
 from tacenda.errors import DataError
-from tacenda.testing.models import assert_refuses
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import assert_refuses, sample_sentences
 from tacenda_lm.states import State
 
 SMALL = {"width": 6, "epochs": 1}

@@ -21,8 +21,15 @@ import numpy as np
 
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError, NotFittedError, TacendaError
-from tacenda.testing.models import assert_equal, assert_refuses, check_estimator, refusal_of
-from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
+from tacenda.testing.models import (
+    STRANGE,
+    Sentences,
+    assert_equal,
+    assert_refuses,
+    check_estimator,
+    refusal_of,
+    sample_sentences,
+)
 from tacenda.vocabulary import Vocabulary
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.testing.samples import STRANGE
+from tacenda.testing.models import STRANGE
 from tacenda_embeddings.varembed.morphemes import (
     BEGIN,
     MAX_LETTERS,

@@ -16,7 +16,7 @@ from tacenda.errors import (
     NotFittedError,
     PluginUnavailableError,
 )
-from tacenda.testing.samples import STRANGE
+from tacenda.testing.models import STRANGE
 from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")

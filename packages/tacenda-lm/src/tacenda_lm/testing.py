@@ -26,8 +26,13 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.errors import DataError, NotFittedError, TacendaError
-from tacenda.testing.models import assert_refuses, check_estimator, refusal_of
-from tacenda.testing.samples import Sentences, sample_sentences
+from tacenda.testing.models import (
+    Sentences,
+    assert_refuses,
+    check_estimator,
+    refusal_of,
+    sample_sentences,
+)
 from tacenda_lm.surprisal.scoring import surprisal_table
 from tacenda_lm.unknown_words import UnknownWords
 

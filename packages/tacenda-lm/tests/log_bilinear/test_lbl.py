@@ -9,8 +9,8 @@ from support.gradients import dense
 from tacenda import Corpus
 from tacenda_lm import LBL
 from tacenda_lm.log_bilinear.lbl import LBLParameters, LBLTrainer, nce, predict, score, softmax
-from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.streams import Contexts, Stream
+from tacenda_lm.training import draw_dropout_mask
 
 SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 

@@ -12,7 +12,7 @@ import pytest
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError
-from tacenda.testing.samples import sample_sentences
+from tacenda.testing.models import sample_sentences
 from tacenda.vocabulary import Normalization
 from tacenda_lm import KneserNey, UnknownWords, unknown_words
 from tacenda_lm.unknown_words import LetterModel

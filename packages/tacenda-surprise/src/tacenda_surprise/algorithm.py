@@ -52,10 +52,9 @@ from tacenda_surprise.raw_ids import (
     find_unknown,
     numbers,
 )
-from tacenda_surprise.rows import mean_row, take_rows
+from tacenda_surprise.rows import Touched, mean_row, take_rows
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
-from tacenda_surprise.touched import Touched
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import (
     FoldedUser,

@@ -31,7 +31,6 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.calibration import LeftOut, RatingNoise, RatingScale
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.folding import (
     FoldedSamples,
@@ -52,9 +51,8 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.rows import lengthen, mean_row
-from tacenda_surprise.samples import Samples, average_tables
-from tacenda_surprise.touched import Touched
+from tacenda_surprise.rows import Touched, lengthen, mean_row
+from tacenda_surprise.samples import LeftOut, RatingNoise, RatingScale, Samples, average_tables
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve, repeat_last
 

@@ -33,8 +33,7 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import RatingSettings
-from tacenda_surprise.rows import lengthen, mean_row
-from tacenda_surprise.touched import Touched
+from tacenda_surprise.rows import Touched, lengthen, mean_row
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,

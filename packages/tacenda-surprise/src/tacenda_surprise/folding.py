@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tacenda.errors import ArtifactError
-from tacenda_surprise.calibration import RatingNoise, RatingScale
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.samples import (
     DAMAGED,
+    RatingNoise,
+    RatingScale,
     Samples,
     second_moments,
     take_sample_rows,

@@ -23,7 +23,7 @@ from tacenda_surprise.catalogue import Catalogue, Numbers
 from tacenda_surprise.choices import Choosing, ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import SeededSettings
-from tacenda_surprise.touched import Touched
+from tacenda_surprise.rows import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated, refuse_deviations
 
 _RESUME_SWEEPS = 3  # reconcile new choices with the rest

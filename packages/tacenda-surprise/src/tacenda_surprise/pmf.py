@@ -44,8 +44,7 @@ from tacenda_surprise.factorization import (
 )
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
-from tacenda_surprise.rows import lengthen, mean_row
-from tacenda_surprise.touched import Touched
+from tacenda_surprise.rows import Touched, lengthen, mean_row
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
     PredictiveVariance,

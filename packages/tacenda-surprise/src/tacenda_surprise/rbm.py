@@ -24,7 +24,7 @@ from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, raise_means
 from tacenda_surprise.machine import Machine, penalty_of, solve_units, solve_visible
-from tacenda_surprise.touched import Touched, places_of_users
+from tacenda_surprise.rows import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
 # Ratings at the expected value that a new case begins with, in models that do not say.

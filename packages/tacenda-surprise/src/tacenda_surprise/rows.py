@@ -1,10 +1,14 @@
-"""Arrays with a row for each user or item: their averages, rows of unknown ids, and rows of new ones."""
+"""Rows of users and items: averages, rows of unknown ids and new ones, and the few rows that new ratings touch."""
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Floats, Numbers
 
 
@@ -25,3 +29,49 @@ def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """Copy ``array`` (n, ...), and append rows of zeros: (rows, ...)."""
     more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
     return np.concatenate([array, more])
+
+
+class Touched(NamedTuple):
+    """New ratings that are few compared with the old ones: numbers of user and item, and the ratings (new,)."""
+
+    users: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float32]
+    before: npt.NDArray[np.float32]  # what the pair was rated before; NaN if it was not
+
+    @classmethod
+    def of(cls, users: Any, items: Any, values: Any, old: Ratings) -> Touched:
+        """Look up what the pairs were rated in the ``old`` ratings."""
+        before = np.full(len(values), np.nan, np.float32)
+        for k in np.flatnonzero((users < old.n_users) & (items < old.n_items)).tolist():
+            rated, given = old.of_user(users[k])
+            place = np.searchsorted(rated, items[k])
+            if place < len(rated) and rated[place] == items[k]:
+                before[k] = given[place]
+        return cls(users, items, values, before)
+
+    def by_user(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each user with the items and the values of all of their ``ratings``, old and new."""
+        for user in np.unique(self.users).tolist():
+            yield user, *ratings.of_user(user)
+
+    def by_item(self, ratings: Ratings) -> Iterator[tuple[int, Numbers, npt.NDArray[np.float32]]]:
+        """Yield each item with the users and the values of all of its ``ratings``, old and new.
+
+        The table is searched for each item, which takes less time than to transpose it.
+        """
+        for item in np.unique(self.items).tolist():
+            places = np.flatnonzero(ratings.item_ids == item)
+            yield item, users_at(ratings.user_offsets, places), ratings.values[places]
+
+
+def places_of_users(offsets: Numbers, users: Numbers) -> Numbers:
+    """Find the places (n,) of the ratings of some users; those of user u are at ``offsets[u]:offsets[u + 1]``."""
+    starts, sizes = offsets[users], offsets[users + 1] - offsets[users]
+    n_before = np.cumsum(sizes) - sizes  # ratings of the users before each
+    return np.repeat(starts - n_before, sizes) + np.arange(sizes.sum())
+
+
+def users_at(offsets: Numbers, places: Numbers) -> Numbers:
+    """Find the users (n,) of the ratings in some places: the inverse of `places_of_users`."""
+    return np.searchsorted(offsets, places, side="right") - 1

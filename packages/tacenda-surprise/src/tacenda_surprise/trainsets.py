@@ -20,8 +20,8 @@ from tacenda.ratings.files import NAMES, place_of
 from tacenda.ratings.ids import is_missing
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import add_ids, check_ids, check_twins, distinct, numbers, raw_index
+from tacenda_surprise.rows import Touched
 from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.touched import Touched
 
 _OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
 _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information

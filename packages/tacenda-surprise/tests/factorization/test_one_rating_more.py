@@ -20,7 +20,7 @@ from tacenda_surprise import (
 )
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
-from tacenda_surprise.touched import Touched
+from tacenda_surprise.rows import Touched
 
 
 def some(ratings, *triples):

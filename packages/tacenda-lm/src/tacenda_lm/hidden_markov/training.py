@@ -16,8 +16,7 @@ from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Observed, sentences_at
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.steps import averaging_weight
-from tacenda_lm.training import TextTrainer, compute_perplexity
+from tacenda_lm.training import TextTrainer, averaging_weight, compute_perplexity
 
 _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps

@@ -31,10 +31,9 @@ from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
-from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Stream, streams_of
-from tacenda_lm.training import StreamTrainer, train
+from tacenda_lm.training import StreamTrainer, draw_dropout_mask, train
 
 _Floats = npt.NDArray[np.float32]
 # chosen by the perplexity of held-out text of three sizes, and of Penn Treebank

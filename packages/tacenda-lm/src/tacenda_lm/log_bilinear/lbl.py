@@ -24,10 +24,9 @@ from tacenda_lm import options
 from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State
-from tacenda_lm.steps import Gradient, draw_dropout_mask
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import StreamTrainer, train
+from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, train
 
 _ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large
 _INITIAL_ACCUMULATOR = 1e-6  # of AdaGrad

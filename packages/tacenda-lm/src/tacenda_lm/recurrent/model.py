@@ -29,10 +29,16 @@ from tacenda_lm.recurrent.network import (
     step,
 )
 from tacenda_lm.sequences import Ids
-from tacenda_lm.steps import Gradient, averaging_weight, draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import StreamTrainer, compute_perplexity, train
+from tacenda_lm.training import (
+    Gradient,
+    StreamTrainer,
+    averaging_weight,
+    compute_perplexity,
+    draw_dropout_mask,
+    train,
+)
 
 _ADDED_COUNT = 0.1  # added to the count of every word, so that none has a frequency of zero
 _INITIAL_SCALE = 0.1  # standard deviation of the first parameters of a random start

@@ -23,10 +23,9 @@ from tacenda_lm.distributions import log_softmax
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.prediction import PieceReader, StateSpacePredictor, read_windows
 from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
-from tacenda_lm.steps import draw_dropout_mask
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of
-from tacenda_lm.training import StreamTrainer, train
+from tacenda_lm.training import StreamTrainer, draw_dropout_mask, train
 
 # what training begins with
 _INITIAL_SCALE = 0.1  # of the elements of matrices

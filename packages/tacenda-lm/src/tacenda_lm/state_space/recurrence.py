@@ -42,7 +42,7 @@ from tacenda_lm.state_space.inference import (
     solve,
 )
 from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.steps import Gradient
+from tacenda_lm.training import Gradient
 
 LIMIT = 1e6  # bound of the elements of an internal state, so that an unstable recurrence cannot overflow
 

@@ -25,6 +25,11 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, NotFittedError, PluginError, TacendaError, describe
 from tacenda.plugins import canonical
 
+Sentences = list[list[str]]
+
+#: Tokens that no training text holds, and that hosts do pass on.
+STRANGE = ["", " ", "\n\t", "\x00", "🙂🏽‍♀️", "e\u0301", "שלום", "中文", "</s>", "<unk>", "x" * 5000]
+
 #: The names of arrays that cut another array into pieces end in one of these.
 _OFFSETS = ("offsets", "indptr", "word_codes", "code_steps", "starts", "first")
 
@@ -286,3 +291,14 @@ def refusal_of(act: Callable[[], Any], error: type[TacendaError], action: str) -
     assert message, f"{action} raises {error.__name__} without a message"
     assert "\n" not in message, f"{action}: the message is longer than a sentence"
     return message
+
+
+def sample_sentences(n_sentences: int = 300, seed: int = 0) -> Sentences:
+    """Return sentences of 3 to 12 words out of 48, where each word class calls for the next."""
+    rng = np.random.default_rng(seed)
+    sentences = []
+    for length in rng.integers(3, 13, n_sentences):
+        classes = (rng.integers(6) + np.arange(length) + (rng.random(length) < 0.2)) % 6
+        words = np.minimum(rng.geometric(0.3, length) - 1, 7)
+        sentences.append([f"{'abcdef'[c]}{w}" for c, w in zip(classes, words, strict=True)])
+    return sentences
