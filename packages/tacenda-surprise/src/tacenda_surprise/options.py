@@ -5,16 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from surprise import AlgoBase
 
 from tacenda import devices, plugins
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise.side_info import SideInfo
-
-if TYPE_CHECKING:
-    from tacenda_surprise.algorithm import RatingAlgorithm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +98,7 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
     distribution: str | None = None,
     settings: Mapping[str, Any] | None = None,
     **options: Any,
-) -> RatingAlgorithm:
+) -> AlgoBase:
     """Make the algorithm that is registered under a name; ``tacenda plugins recommenders`` lists them.
 
     ``settings`` and further arguments are options of the algorithm. ``random_state`` and ``verbose`` are ignored by
@@ -115,5 +113,4 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
     given = {**options, **(settings or {})}
     for ignored in {"random_state", "verbose"} - option_names(name, distribution):
         given.pop(ignored, None)
-    made: RatingAlgorithm = plugins.make("recommenders", name, given, distribution=distribution)
-    return made
+    return plugins.make("recommenders", name, given, distribution=distribution)

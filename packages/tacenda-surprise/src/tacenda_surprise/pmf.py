@@ -172,7 +172,11 @@ class PMF(RatingAlgorithm):
                 n_done = used.epochs - max(used.epochs // 5, 1)
                 first = first._replace(used=used._replace(epochs=n_done))
         trained = self._train(first_run, first)
-        variances = _fit_variances_of(trained.tables, mean, part, held_out)
+        x, q, b, c, _ = trained.tables
+        pairs = held_out.user_ids, held_out.item_ids
+        predictions = rating_scores(*pairs, x, q, b, c, mean).clip(*held_out.scale)
+        errors, sizes = held_out.values - predictions, sizes_of(part, trained.tables, mean)
+        variances = fit_variances(errors, predictions, pairs, sizes, part.std)
         if settings.validation:
             stopped = trained.history
             # If the best epoch is hardly better than the last one, all epochs are used.
@@ -414,15 +418,6 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
     counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
     users_too, items_too = map(Sizes, counts, squares)
     return users_too, items_too
-
-
-def _fit_variances_of(tables: Tables, mean: float, part: Ratings, held_out: Ratings) -> Variances:
-    """Fit the variances to the errors for ``held_out`` of tables that were trained on ``part``."""
-    x, q, b, c, _ = tables
-    u, i = held_out.user_ids, held_out.item_ids
-    predictions = rating_scores(u, i, x, q, b, c, mean).clip(*held_out.scale)
-    errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
-    return fit_variances(errors, predictions, (u, i), sizes, part.std)
 
 
 def solve_user(

@@ -73,11 +73,6 @@ class Sizes(NamedTuple):
         counts = np.bincount(ids, minlength=n).astype(np.float64)
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
 
-    @property
-    def mean_square(self) -> float:
-        """Mean squared residual of all ratings, 1 if it is zero or there are none."""
-        return float(self.squares.sum() / max(self.counts.sum(), 1.0)) or 1.0
-
 
 class Curve(NamedTuple):
     """exp(slope t + bend t^2) with t = (prediction - center) / width, (4,) numbers."""
@@ -134,7 +129,7 @@ class Variances(Arrays):
 
     def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
         """Compute the variances of these users and items, and of unknown ones, who have no ratings."""
-        mean_square = users.mean_square
+        mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
         users, items = (Sizes(*(np.append(part, 0.0) for part in side)) for side in (users, items))
         of_users, of_items = _compute_terms(self.theta, users, items, mean_square)
         unit = float(self.unit) ** 2
@@ -157,7 +152,8 @@ def fit_variances(
     """
     unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
     squares = (errors.astype(np.float64) / unit) ** 2
-    flat, mean_square = _make_flat_curve(predictions, unit), sizes[0].mean_square
+    flat, (users, _) = _make_flat_curve(predictions, unit), sizes
+    mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
     of_user, of_item = (
         Sizes(*(part[ids] for part in side)) for side, ids in zip(sizes, pairs, strict=True)
     )
@@ -187,14 +183,14 @@ def _maximize_posterior(
 
     The prior is normal with ``means`` and deviations ``widths`` (n,), and errors with these ``squares`` are normal.
     """
-
-    def loss(theta: Doubles) -> float:
-        variances = compute(theta)
-        likelihood = 0.5 * float(np.sum(squares / variances + np.log(variances)))
-        return likelihood + 0.5 * float(np.sum(((theta - means) / widths) ** 2))
-
-    found = minimize(loss, means, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
-    return np.asarray(found)
+    found = minimize(
+        lambda theta: 0.5 * float(
+            np.sum(squares / (variances := compute(theta)) + np.log(variances))
+            + np.sum(((theta - means) / widths) ** 2)
+        ),
+        means, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10,
+    )  # fmt: skip
+    return np.asarray(found.x)
 
 
 def update_spread(
