@@ -10,6 +10,8 @@ from surprise.model_selection import GridSearchCV, KFold, cross_validate
 from support.ratings import Frame
 from support.recommenders import MODELS, SMALL, trainset_of
 from tacenda.errors import ConfigurationError, DataError, NotFittedError, TacendaWarning
+from tacenda.fitting import Callback
+from tacenda.ratings import Ratings
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -329,6 +331,8 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
     for items, values, message in (
         ([1, 1], [2.0, 3.0], "an item number is repeated"),
         ([0.5], [2.0], "item numbers are of type float64; give integers"),
+        (["x"], [2.0], "item numbers are of type <U1; give integers, or raw ids to fold_in"),
+        ([0], ["good"], "are no numbers, one rating for every item"),
         ([0], [9.0], "a rating is off the scale 1 to 5"),
     ):
         with pytest.raises(ConfigurationError, match=message):
@@ -336,6 +340,13 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
     for identities in ([2], [-1], [0.5]) if algo.folds_identities else ():
         with pytest.raises(ConfigurationError, match="item number"):
             algo.fold([0], [3.0], identities)
+
+
+@pytest.mark.parametrize("callbacks", [[print], [Callback(), None]])
+def test_callbacks_are_objects_of_their_class(fitted, callbacks):
+    algo = fitted(MODELS["PMF"], [("a", "x", 1.0), ("b", "y", 3.0)])
+    with pytest.raises(ConfigurationError, match="a callback is an object"):
+        algo.fit(Ratings.from_triples([("a", "x", 1.0)]), callbacks=callbacks)
 
 
 @pytest.mark.parametrize("unfitted", [PMF(), ConditionalRBM(), Blend([BiasOnly()])])

@@ -16,6 +16,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, DataError, Tacenda
 from tacenda.fitting import Callback
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise import blend as blend_module
+from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.blend import fit_weights
 
 PARTS = [
@@ -129,7 +130,9 @@ def test_lists_of_a_blend_leave_out_what_a_part_knows_to_be_rated(first, refit, 
         assert not set(told) & {iid for iid, _ in one.top_n(100, [uid])[uid]}
 
 
-def test_a_blend_does_not_go_on_where_a_part_cannot(blend, trainset):
+def test_a_blend_does_not_go_on_where_a_part_cannot(blend, trainset, monkeypatch):
+    # refused before the parts that could learn are trained
+    monkeypatch.setattr(RatingAlgorithm, "partial_fit", lambda *_, **__: pytest.fail("it trained"))
     with pytest.raises(ConfigurationError, match="SVD cannot learn"):
         blend.partial_fit(trainset)
 

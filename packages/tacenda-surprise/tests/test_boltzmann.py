@@ -192,6 +192,14 @@ def test_plain_steps_start_at_plain_frequencies(ratings):
     assert not machine["slopes"].any()
 
 
+def test_held_out_ratings_choose_the_epoch_also_where_weights_fade():
+    few = synthetic_ratings.generate(300, 300, 700, rank=2, noise=1.0, seed=3).ratings
+    model = RBM(validation=0.1, refit=False, random_state=10).fit(few)
+    _, held_out = split(few, 0.1, seed=10)
+    assert model.history.stopped != "callback"
+    assert rmse(model, held_out) == pytest.approx(model.history.best.value, rel=1e-6)
+
+
 def test_the_pass_that_predicts_held_out_ratings_best_is_kept():
     data = synthetic_ratings.generate(80, 40, 900, rank=2, noise=0.8, seed=1).ratings
     model = RBM.thesis(

@@ -382,7 +382,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             A folder from which an interrupted fit resumes. ``"auto"`` resumes from a checkpoint if there is one, True
             requires one, False starts again.
         callbacks
-            Functions that the fitting loop calls.
+            `tacenda.fitting.Callback` objects, whose methods the fitting loop calls.
 
         Raises DataError for a rating that is not finite or off the scale, and for identities of users or items that the
         ratings do not have; ConfigurationError if the algorithm cannot use the identities, keeps no checkpoints or has
@@ -478,12 +478,16 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _make_run(
         self,
-        callbacks: Sequence[Callback],
+        callbacks: Iterable[Callback],
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
     ) -> FitRun:
-        """Return the run of a fit. Raises ConfigurationError if the fit could not resume from ``checkpoints``."""
-        name = type(self).__name__
+        """Return the run of a fit. Raises ConfigurationError if it could not resume, or for a wrong callback."""
+        name, callbacks = type(self).__name__, tuple(callbacks)
+        if not all(hasattr(callback, "on_step") for callback in callbacks):
+            raise ConfigurationError(
+                "a callback is an object of a class derived from tacenda.fitting.Callback"
+            )
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{name} cannot save the progress of its fit: leave out checkpoints"
@@ -669,7 +673,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale, without a Prediction object for each pair.
 
-        Raises ConfigurationError unless there is one item for every user, as do the next three methods.
+        Raises ConfigurationError unless there is one item for every user, as do `predict_std`, `predict_proba` and
+        `predict_density`.
         """
         return self._estimate_raw(*self._pair(uids, iids))[0]
 

@@ -315,12 +315,13 @@ class Blend(RatingAlgorithm):
         """
         before = self._fit_data()
         more = FitData.of(trainset, scale=before.ratings.scale)
-        algorithms = [copy(algo) for algo in self.fitted]
-        for algo in algorithms:
+        for algo in self.fitted:  # before any of them is trained
             if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
                     f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
                 )
+        algorithms = [copy(algo) for algo in self.fitted]
+        for algo in algorithms:
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         # A saved blend has the numbers of its first algorithm, which knows the ratings held out only after a refit.
         refit, first = self.settings.refit, algorithms[0]

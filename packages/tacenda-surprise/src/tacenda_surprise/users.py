@@ -88,8 +88,12 @@ def check_rated(
     Raises ConfigurationError for shapes that differ, for an item number that is out of range, fractional or repeated,
     and for a rating that is not finite or off the ``scale``, if one is given.
     """
-    numbers = np.asarray(items)
-    found = np.asarray(values, np.float32)
+    try:
+        numbers, found = np.asarray(items), np.asarray(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            "a user's items and ratings are no numbers, one rating for every item: fold_in takes raw ids"
+        ) from error
     if numbers.shape != found.shape or found.ndim != 1:
         raise ConfigurationError(
             f"a user's items and ratings have shapes {numbers.shape} and {found.shape}; give one rating for every item"
@@ -108,11 +112,13 @@ def check_rated(
 
 
 def check_numbers(items: npt.NDArray[Any], n_items: int) -> None:
-    """Raise ConfigurationError for an item number that is out of range or fractional."""
+    """Raise ConfigurationError for an item number that is out of range or no integer."""
+    if len(items) and items.dtype.kind not in "iu":
+        raise ConfigurationError(
+            f"item numbers are of type {items.dtype}; give integers, or raw ids to fold_in"
+        )
     if len(items) and (items.min() < 0 or items.max() >= n_items):
         raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
-    if len(items) and items.dtype.kind not in "iu":
-        raise ConfigurationError(f"item numbers are of type {items.dtype}; give integers")
 
 
 def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
