@@ -7,8 +7,8 @@ ran about twice as fast, and a pipeline of tagger, parser and entity recognizer 
     [nlp]
     after_pipeline_creation = {"@callbacks":"tacenda.numpy_blas.v1"}
 
-It works for any pipeline, with or without layers of Tacenda. Weights and saved files stay the same, and results differ
-only by rounding. BLIS uses one thread; ``OMP_NUM_THREADS`` sets how many OpenBLAS uses.
+It works for any pipeline, with or without layers of Tacenda. Weights stay the same, and results differ only by
+rounding. BLIS uses one thread; ``OMP_NUM_THREADS`` sets how many OpenBLAS uses.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,8 @@ def uses_numpy_blas() -> Callable[[Any], Any]:
 def use_numpy_blas(nlp: Any) -> Any:
     """Switch all layers of a pipeline, including disabled components, to NumPy's BLAS; return the pipeline.
 
-    Components added later are not switched.
+    Components added later are not switched. A saved pipeline requires ``tacenda-embeddings`` from then on, but is
+    switched again when it is loaded only if its configuration names the callback.
     """
     # not at the top: an entry point of spaCy imports this module, which may import spaCy and thinc only
     from tacenda.spacy.component import note_requirement

@@ -1,13 +1,14 @@
 """Numbers that describe an n-gram table for look-ups, compiled or not."""
 
-MAX_LOG_PROB = 1e-3  # what is higher is not above 0 due to rounding
+MAX_LOG_PROB = 1e-3  # rounding lifts a log-probability above 0 by less; more is damage
 MAX_CODED_LOG_PROB = 1.0  # the same where log-probabilities are codes of few bits
 
 BLOCK = 64  # n-grams whose near places are distances from one number
 
-#: Columns of ``shape`` (orders, columns): the number of n-grams, the bits of a record, the bit where records begin; the
-#: bits of the fields word, log_prob, backoff and near; the words of the data where the blocks, the lists (FAR), the
-#: values of back-offs (VALUES) and of log-probabilities (PROBS) begin, the number of lists, and that of VALUES.
+#: Columns of ``shape`` (orders, columns), in their order: the number of n-grams, the bits of a record and the bit where
+#: records begin; the bits of the fields word, log-probability, back-off and near place; the 64-bit words of the data
+#: where the blocks begin and, at FAR, lists of the places of blocks that are not near each other; LISTS, the number of
+#: these lists; the 64-bit words where the values of back-offs and of log-probabilities begin; the number of the former.
 SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
     range(13)
 )

@@ -365,9 +365,9 @@ def extract(
     are refused before anything of them is written. The folder appears only when everything is unpacked.
 
     The archive is a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one compressed file
-    (``.gz``, ``.xz``, ``.bz2``), told by its name. ``members`` are `fnmatch` patterns of the members to unpack (``*``
-    matches ``/`` too); none means all. Others are neither written nor checked, but count towards the bytes of a tar
-    file. ``max_bytes`` and ``max_files`` bound what is really produced, not what the archive claims.
+    (``.gz``, ``.xz``, ``.bz2``), told by its name. ``members`` are `fnmatch` patterns of the members of a zip or tar
+    file to unpack (``*`` matches ``/`` too); none means all. Others are neither written nor checked, but count towards
+    the bytes of a tar file. ``max_bytes`` and ``max_files`` bound what is really produced, not what the archive claims.
 
     Raises DataError if the archive is unsafe, damaged, too large, of an unknown kind, or holds none of the members; or
     if ``folder`` exists.

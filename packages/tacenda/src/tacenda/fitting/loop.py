@@ -203,6 +203,8 @@ def fit(
         ``FitSettings.on_divergence``.
     FittingError
         A checkpoint cannot be used or saved.
+    ConfigurationError
+        ``resume=True`` without checkpoints, or patience without held-out data.
     KeyboardInterrupt
         After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
         second Ctrl-C raises it at once.
