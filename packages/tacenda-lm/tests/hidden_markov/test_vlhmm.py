@@ -310,7 +310,7 @@ def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_ar
 # -- awkward texts and settings ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ids", [3, iter([1, 2]), [[1, 2]]], ids=str)
+@pytest.mark.parametrize("ids", [3, iter([1, 2]), [[1, 2]]], ids=["number", "iterator", "nested"])
 def test_ids_that_are_no_row_are_refused(model, ids):
     for score in (model.score_from, lambda _, ids: model.score_corpus(ids, np.array([0, 2]))):
         with pytest.raises(DataError, match="ids must be integers in one dimension"):
