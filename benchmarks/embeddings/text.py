@@ -21,7 +21,6 @@ from benchmarks import kept
 from benchmarks.embeddings.labelled import data_folder
 from tacenda import Corpus
 from tacenda.tokenizers import get_tokenizer
-from tacenda_lm import BrownClusters, brown_clusters
 
 MAX_VOCABULARY = 40_000
 N_CLASSES = 320  # of Brown et al. 1992
@@ -110,6 +109,8 @@ def word2vec(width: int, seed: int = 1) -> np.ndarray:
 @cache
 def clusters() -> dict[str, str]:
     """Return Brown clusters of the same text, as `tacenda lm clusters` finds them: word -> bit string."""
+    # not at the top: other results do not depend on language models
+    from tacenda_lm import BrownClusters, brown_clusters
 
     def make(folder: Path) -> None:
         brown_clusters(corpus(), N_CLASSES).save(folder / "paths")
