@@ -122,8 +122,8 @@ CHECKS = (
     Check("varembed-tagging", "varembed.tagging --tasks treebank-xpos --only VarEmbed --seeds 0", "test", "task,row",
           long=True),
     Check("lm-mixtures", f'{_LM}.mixtures --trained apart --only "HLBL, trained apart"', "valid,test", long=True),
-    Check("embeddings-whole", 'embeddings.whole --seeds 0 --only recommended', "test tags 1000,test LAS 1000,test F 1000",
-          long=True),
+    Check("embeddings-whole", "embeddings.whole --seeds 0 --only recommended",
+          "test tags 1000,test LAS 1000,test F 1000", long=True),
     Check("robustness", "robustness --only bombs", "tried,refused,right,told,another model,wrong,broken"),
 )  # fmt: skip
 
