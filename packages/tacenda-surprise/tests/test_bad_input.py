@@ -342,7 +342,7 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
             algo.fold([0], [3.0], identities)
 
 
-@pytest.mark.parametrize("callbacks", [[print], [Callback(), None]])
+@pytest.mark.parametrize("callbacks", [[print], [Callback], [Callback(), None]])
 def test_callbacks_are_objects_of_their_class(fitted, callbacks):
     algo = fitted(MODELS["PMF"], [("a", "x", 1.0), ("b", "y", 3.0)])
     with pytest.raises(ConfigurationError, match="a callback is an object"):

@@ -484,7 +484,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> FitRun:
         """Return the run of a fit. Raises ConfigurationError if it could not resume, or for a wrong callback."""
         name, callbacks = type(self).__name__, tuple(callbacks)
-        if not all(hasattr(callback, "on_step") for callback in callbacks):
+        if any(isinstance(one, type) or not hasattr(one, "on_step") for one in callbacks):
             raise ConfigurationError(
                 "a callback is an object of a class derived from tacenda.fitting.Callback"
             )

@@ -456,9 +456,8 @@ def train(
     decay, stopping = settings.lr_decay, held_out is not None
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
         trained = trainer(task, cases, start, device)
-        if (
-            settings.reg_all is None and not stopping
-        ):  # else held-out ratings say which epoch is best
+        # with held-out ratings, these say which epoch is best
+        if settings.reg_all is None and not stopping:
             run = replace(run, callbacks=(*run.callbacks, _StopIfFaded(trained)))
         history = fit(
             trained,

@@ -319,8 +319,8 @@ class PMF(RatingAlgorithm):
         ratings. With A the penalized products of the regression, the rating r_j has the effect
         (q_i, 1)^T A^{-1} (q_j, 1) (r_j - e_j), where e_j is the rating expected without the user's ratings. With
         conditioning, the identity of an item has an effect, too. ``base`` is the estimate of the regression without
-        any ratings: the mean plus the bias of the item. The difference between a fitted user and the regression is part
-        of ``others``.
+        any ratings and identities: the mean plus the bias of the item and, for a new user of whom identities are known,
+        the share of the average user. The difference between a fitted user and the regression is part of ``others``.
 
         Parameters
         ----------

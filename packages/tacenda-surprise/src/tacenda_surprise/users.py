@@ -144,7 +144,7 @@ class Explanation(NamedTuple):
     """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
 
     estimate: float
-    base: float  # the mean plus the bias of the item
+    base: float  # the estimate without the ratings and identities of the user
     reasons: list[Reason]  # the largest effects first
     others: float  # all other effects together
 
