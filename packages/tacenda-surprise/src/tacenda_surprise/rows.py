@@ -66,7 +66,7 @@ class Touched(NamedTuple):
 
 
 def places_of_users(offsets: Numbers, users: Numbers) -> Numbers:
-    """Find the places (n,) of the ratings of some users; those of user u are at ``offsets[u]:offsets[u + 1]``."""
+    """Find the places (n,) of the ratings of some users; user u has ``offsets[u]:offsets[u + 1]``."""
     starts, sizes = offsets[users], offsets[users + 1] - offsets[users]
     n_before = np.cumsum(sizes) - sizes  # ratings of the users before each
     return np.repeat(starts - n_before, sizes) + np.arange(sizes.sum())

@@ -154,7 +154,7 @@ class HiddenMarkov(LanguageModel):
     # -- the states behind the words ---------------------------------------------------------------
 
     def class_of(self, word: str) -> int:
-        """Return the class of a word; for one that is not known, that of ``<unk>``."""
+        """Return the class of a word; an unknown word has the class of ``<unk>``."""
         return int(self.tables.lexicon.classes[self.vocabulary.encode([word])[0]])
 
     def words_of(self, group: int) -> list[str]:

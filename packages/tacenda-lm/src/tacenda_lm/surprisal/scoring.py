@@ -205,7 +205,7 @@ def _read_running_text(
 
 
 def _list_names(number: int, key: object, text: object) -> tuple[str, ...]:
-    """Return possible names of a text, the shortest first; ``key`` is that of a dictionary of texts, or None.
+    """Return possible names of a text, the shortest first; ``key`` is its key in a dictionary of texts, or None.
 
     Raises CorpusError for an object that is not a text.
     """
