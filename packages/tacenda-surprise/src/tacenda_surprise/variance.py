@@ -217,11 +217,11 @@ def update_spread(
     step = max(len(ratings) // _MAX_COMPARED_ERRORS, 1)
     _, _, errors = find_errors(np.arange(0, len(ratings), step))
     mean_square = float(np.mean(errors.astype(np.float64) ** 2)) or 1.0
-    terms, square = _compute_terms(variances.theta, users, items, mean_square), variances.unit**2
+    terms, unit = _compute_terms(variances.theta, users, items, mean_square), variances.unit**2
     of_users = repeat_last(before.of_users, ratings.n_users + 1)
     of_items = repeat_last(before.of_items, ratings.n_items + 1)
-    of_users[new_users] = terms[0][new_users] * square
-    of_items[new_items] = terms[1][new_items] * square
+    of_users[new_users] = terms[0][new_users] * unit
+    of_items[new_items] = terms[1][new_items] * unit
     return replace(before, of_users=of_users, of_items=of_items)
 
 
