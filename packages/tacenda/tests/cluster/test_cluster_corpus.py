@@ -9,6 +9,8 @@ from tacenda.vocabulary import Vocabulary
 
 pytest.importorskip("distributed", reason="needs tacenda[dask]")
 
+from distributed import Client
+
 from tacenda.dask import ClusterCorpus
 
 TEXT = "The cat sat , 12 times\n\nthe dog 7 <unk> ran\n\u00c4rger the the\r\nzebra\n" * 30
@@ -85,9 +87,14 @@ def test_json_lines_are_read_in_parts_as_in_one_piece(client, write_file):
         assert_same(there, Corpus.from_text(path, **more))
 
 
-def test_without_a_client_that_is_the_error(file):
+def test_without_an_open_client_that_is_the_error(client, file):
     with pytest.raises(ConfigurationError, match="no current Dask client"):
         ClusterCorpus.from_text(file)
+    with Client(client.scheduler, set_as_default=False) as closed:
+        pass
+    for each in ("tcp://host:8786", client.cluster, closed):
+        with pytest.raises(ConfigurationError, match="not an open Dask client"):
+            ClusterCorpus.from_text(file, client=each)
 
 
 def test_a_text_without_tokens_is_a_clear_error(client, write_file):

@@ -144,7 +144,7 @@ class ClusterCorpus:
         CorpusError
             A file cannot be reached or read, holds undecodable bytes or a mark that is refused, or there are no tokens.
         ConfigurationError
-            There is no client, or no package for this kind of address.
+            There is no open client, or no package for this kind of address.
         FittingError
             The cluster gave up.
         """
@@ -155,6 +155,10 @@ class ClusterCorpus:
                 raise ConfigurationError(
                     "there is no current Dask client: make one with dask.distributed.Client(...), or give client="
                 ) from error
+        if not isinstance(client, Client) or client.status != "running":
+            raise ConfigurationError(
+                f"client is {client!r:.80}, not an open Dask client: give dask.distributed.Client(ADDRESS)"
+            )
         check_marks(marks)
         get_tokenizer(tokenizer)
         choices = Selection(**selection)
