@@ -1,11 +1,15 @@
-"""The name under which a model records the tokenizer of a pipeline."""
+"""The name under which a model records the tokenizer of a pipeline, and whether a model knows its tokens."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from tacenda.errors import TacendaWarning
 from tacenda.tokenizers import get_tokenizer
 
 spacy = pytest.importorskip("spacy")
 
+from tacenda.spacy.documents import TokenSurvey  # noqa: E402
 from tacenda.spacy.sources import PipelineWords  # noqa: E402
 
 TEXT = "Don't gimme e-mails: it's 5pm."
@@ -44,3 +48,9 @@ def test_any_other_tokenizer_is_recorded_as_custom(change):
     words = PipelineWords(nlp)
     assert words.name == "spacy:en (custom)"
     assert words(TEXT) == [token.text for token in nlp.tokenizer(TEXT)]
+
+
+def test_a_survey_of_tokens_asks_the_model_what_it_knows():
+    model = SimpleNamespace(knows={"a", "b"}.__contains__)
+    with pytest.warns(TacendaWarning, match="the model of 'it' does not know 80% of the"):
+        TokenSurvey(model, "'it'").count(["a", *"cdef"] * 200)

@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 
 from tacenda import reading, store
 from tacenda.corpus import Corpus
-from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, check_whole, warn
 from tacenda.plugins import canonical, version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
@@ -62,8 +62,7 @@ class ModelComponent(Pipe):
             raise ConfigurationError(
                 f"context must be {', '.join(most)} or {last}, not {context!r}"
             )
-        if batch_tokens < 1:
-            raise ConfigurationError(f"batch_tokens must be positive, not {batch_tokens}")
+        check_whole("batch_tokens", batch_tokens)
         self.name = name
         self.vocab = nlp.vocab
         self.context = context

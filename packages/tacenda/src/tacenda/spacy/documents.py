@@ -109,7 +109,7 @@ class TokenSurvey:
 
     def __init__(self, model: Any, owner: str, knows: Callable[[str], bool] | None = None) -> None:
         self._owner = owner
-        self._knows = knows or getattr(model, "knows", model.vocabulary.__contains__)
+        self._knows = knows or getattr(model, "knows", None) or model.vocabulary.__contains__
         self._tokenizer = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
         self._tokens, self._unknown = 0, 0
         self._marks, self._unknown_marks = 0, 0  # of these, without a letter or a digit
