@@ -73,9 +73,10 @@ def test_no_layer_is_left_out_before_training_after_it_and_from_disk(tmp_path):
     assert not multiply_with_blis(spacy.load(tmp_path, disable=["ner"]))
 
 
-def test_a_packaged_pipeline_needs_what_has_the_callback():
+def test_a_packaged_pipeline_needs_what_has_the_callback_if_it_names_it():
     requirements = pipeline(CALLBACK).meta["requirements"]
     assert [each.split(">")[0] for each in requirements] == ["tacenda-embeddings"]
+    assert "requirements" not in use_numpy_blas(pipeline({})).meta
 
 
 def test_copies_for_components_that_listen_no_longer_are_not_left_out(tmp_path):

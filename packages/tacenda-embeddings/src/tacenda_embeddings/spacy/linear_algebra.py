@@ -23,20 +23,24 @@ _OPERATIONS = NumpyOps(use_blis=False)
 
 
 def uses_numpy_blas() -> Callable[[Any], Any]:
-    """Return `use_numpy_blas`, as the factory of the callback that ``[nlp] after_pipeline_creation`` names."""
-    return use_numpy_blas
+    """Return the callback that ``[nlp] after_pipeline_creation`` names, for which a pipeline needs this package."""
+
+    def after_pipeline_creation(nlp: Any) -> Any:
+        # not at the top: an entry point of spaCy imports this module, which may import spaCy and thinc only
+        from tacenda.spacy.component import note_requirement
+
+        note_requirement(nlp, "tacenda-embeddings")
+        return use_numpy_blas(nlp)
+
+    return after_pipeline_creation
 
 
 def use_numpy_blas(nlp: Any) -> Any:
     """Switch all layers of a pipeline, including disabled components, to NumPy's BLAS; return the pipeline.
 
-    Components added later are not switched. A saved pipeline requires ``tacenda-embeddings`` from then on, but is
-    switched again when it is loaded only if its configuration names the callback.
+    Components added later are not switched. A saved pipeline is switched again when it is loaded only if its
+    configuration names the callback.
     """
-    # not at the top: an entry point of spaCy imports this module, which may import spaCy and thinc only
-    from tacenda.spacy.component import note_requirement
-
-    note_requirement(nlp, "tacenda-embeddings")
     for _, component in nlp.components:
         model = getattr(component, "model", None)
         if isinstance(model, Model):
