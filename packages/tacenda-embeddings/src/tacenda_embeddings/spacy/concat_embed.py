@@ -64,7 +64,6 @@ def concat_embed(
         init=init,
         layers=layers if mix is None else [*layers, mix],
         dims={"nO": width},
-        refs={"mix": mix},
         attrs={"n_embeds": len(layers), "rows": WordRows()},
     )
     if mix is None and all(layer.has_dim("nO") for layer in layers):
@@ -128,7 +127,7 @@ def forward(
 
 def _split_layers(model: Model[Any, Any]) -> tuple[list[Model[Any, Any]], Model[Any, Any] | None]:
     """Return the embedding layers and the mixing layer, if any."""
-    # not by the reference "mix", which a copy of the model (``replace_listeners``) loses
+    # not by a reference, which a copy of the model (``replace_listeners``) loses
     n = model.attrs["n_embeds"]
     return list(model.layers[:n]), next(iter(model.layers[n:]), None)
 
