@@ -1,8 +1,7 @@
 """The pipeline component of the factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
 `TokenEmbeddings` has a fitted embedder and writes one row per token into ``Doc.tensor`` or an extension; ``spacy
-train`` does not train it. `DocEncoder` applies the embedder to documents, and the functions at the end are the hooks
-through which spaCy's ``similarity`` compares the rows.
+train`` does not train it. `DocEncoder` applies the embedder to documents.
 """
 
 import multiprocessing
@@ -15,18 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from spacy import language
-from spacy.errors import Warnings
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from thinc import compat
 from thinc.api import get_array_module, get_current_ops, xp2torch
 
 from tacenda import plugins
-from tacenda.errors import ConfigurationError, PluginError, warn
+from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import get_vectors
 from tacenda_embeddings.spacy.ownership import (
     announce_pipeline_widths,
     announce_writer,
@@ -80,17 +77,6 @@ class TokenEmbeddings(ModelComponent):
         self.embedder, self.distribution = embedder, distribution
         self.output, self.similarity = output, similarity
         self.target = Target(target, mode)
-        # functions of this module, so that documents can be pickled with them
-        self._hooks = {
-            "similarity": cosine,
-            "vector": partial(_compute_vector, target),
-            "has_vector": partial(_has_vector, target),
-        }
-        self._hooks_of_unknown = {
-            "similarity": cosine,
-            "vector": partial(_build_zero_vector, target),
-            "has_vector": _is_blank,
-        }
         self._previous_owner = "other"
         # the components that spaCy linked after this one, perhaps in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
@@ -278,11 +264,7 @@ class TokenEmbeddings(ModelComponent):
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                is_known = self._encoder is None or self._encoder.knows(doc)
-                hooks = self._hooks if is_known else self._hooks_of_unknown
-                doc.user_token_hooks.update(hooks)
-                doc.user_span_hooks.update(hooks)
-                doc.user_hooks.update(hooks)
+                self.target.set_hooks(doc, self._encoder is None or self._encoder.knows(doc))
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         self._encoder = DocEncoder(model)
@@ -484,61 +466,3 @@ def _insert_zeros(rows: Any, is_word: np.ndarray) -> Any:
     spread = xp.zeros((len(is_word), rows.shape[1]), dtype=np.float32)
     spread[xp.asarray(np.flatnonzero(is_word))] = rows
     return spread
-
-
-# -- similarity in context -------------------------------------------------------------------------
-
-
-def cosine(one: Any, other: Any) -> float:
-    """Return the cosine of the vectors of two tokens, spans or documents; 0 if one of them is zero or missing.
-
-    Raises ConfigurationError if they have different widths.
-    """
-    a, b = one.vector, other.vector
-    if a.size and b.size and a.shape != b.shape:
-        raise ConfigurationError(
-            f"a {type(one).__name__} whose vector has {len(a)} columns cannot be compared with a "
-            f"{type(other).__name__} whose vector has {len(b)}: process both with the same pipeline"
-        )
-    xp = get_array_module(a)
-    lengths = xp.linalg.norm(a) * xp.linalg.norm(b)
-    if not lengths:
-        if not (one.has_vector and other.has_vector):
-            warn(Warnings.W008.format(obj=type(one).__name__), UserWarning)
-        return 0.0
-    return float(a @ b / lengths)
-
-
-def _get_rows(source: str, given: Any) -> Any:
-    """Return the rows of a token (1, width), or of a span or document (n_tokens, width); None without vectors."""
-    doc = given if isinstance(given, Doc) else given.doc
-    rows = get_vectors(doc, source)
-    if rows is None or isinstance(given, Doc):
-        return rows
-    if isinstance(given, Token):
-        return rows[given.i : given.i + 1]
-    return rows[given.start : given.end]
-
-
-def _compute_vector(source: str, given: Any) -> Any:
-    """Return the mean of the rows of a token, span or document (width,)."""
-    rows = _get_rows(source, given)
-    if rows is None:
-        return get_array_module(given.vocab.vectors.data).zeros(0, dtype="f")
-    return rows.mean(axis=0) if len(rows) else rows.sum(axis=0)
-
-
-def _has_vector(source: str, given: Any) -> bool:
-    """Return whether a token, span or document has a vector that is not zero, or consists of whitespace."""
-    rows = _get_rows(source, given)
-    return rows is not None and (bool(rows.any()) or _is_blank(given))
-
-
-def _build_zero_vector(source: str, given: Any) -> Any:
-    """Return zeros (width,), for a text in which the model knows no word."""
-    return 0 * _compute_vector(source, given)
-
-
-def _is_blank(given: Any) -> bool:
-    """Return whether a token, span or document consists of whitespace."""
-    return not given.text.strip()

@@ -1,13 +1,18 @@
-"""`Target`: ``Doc.tensor`` or an extension with the vectors of components, and the columns of each of them."""
+"""`Target`: ``Doc.tensor`` or an extension with the vectors of components, and the columns of each of them.
+
+The functions at the end are the hooks through which spaCy's ``similarity`` compares the vectors of a target.
+"""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from spacy.tokens import Doc
+from spacy.errors import Warnings
+from spacy.tokens import Doc, Token
 from spacy.tokens.underscore import Underscore
 from thinc.api import get_array_module, get_current_ops
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, warn
 from tacenda_embeddings.spacy.doc_tensor import (
     format_misfit,
     format_target,
@@ -38,6 +43,11 @@ class Target:
         self.name, self.mode = name, mode
         self.is_tensor = name == "tensor"
         self._columns_key = ("._.", f"{name}_columns", None, None)
+        # functions of this module, so that documents can be pickled with them
+        vector, has_vector = partial(_compute_vector, name), partial(_has_vector, name)
+        self._hooks = {"similarity": cosine, "vector": vector, "has_vector": has_vector}
+        zeros = partial(_build_zero_vector, name)
+        self._hooks_of_unknown = {**self._hooks, "vector": zeros, "has_vector": _is_blank}
         if not self.is_tensor:
             _register(name)
         if mode == "append":
@@ -70,6 +80,15 @@ class Target:
             return self.mode == "replace" and present.shape[1] == width
         start, stop = columns[owner]
         return stop - start == width
+
+    def set_hooks(self, doc: Doc, is_known: bool) -> None:
+        """Let ``similarity`` and ``vector`` of a document and its parts use the vectors of this target.
+
+        A document of words that the model does not know gets a vector of zeros.
+        """
+        hooks = self._hooks if is_known else self._hooks_of_unknown
+        for each in (doc.user_token_hooks, doc.user_span_hooks, doc.user_hooks):
+            each.update(hooks)
 
     def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Return the existing columns and ours: after them, or instead of our earlier ones.
@@ -123,3 +142,61 @@ def _register(name: str) -> None:
         raise ConfigurationError(
             f"doc._.{name} is already an extension that cannot be written to: choose another target"
         )
+
+
+# -- similarity in context -------------------------------------------------------------------------
+
+
+def cosine(one: Any, other: Any) -> float:
+    """Return the cosine of the vectors of two tokens, spans or documents; 0 if one of them is zero or missing.
+
+    Raises ConfigurationError if they have different widths.
+    """
+    a, b = one.vector, other.vector
+    if a.size and b.size and a.shape != b.shape:
+        raise ConfigurationError(
+            f"a {type(one).__name__} whose vector has {len(a)} columns cannot be compared with a "
+            f"{type(other).__name__} whose vector has {len(b)}: process both with the same pipeline"
+        )
+    xp = get_array_module(a)
+    lengths = xp.linalg.norm(a) * xp.linalg.norm(b)
+    if not lengths:
+        if not (one.has_vector and other.has_vector):
+            warn(Warnings.W008.format(obj=type(one).__name__), UserWarning)
+        return 0.0
+    return float(a @ b / lengths)
+
+
+def _get_rows(source: str, given: Any) -> Any:
+    """Return the rows of a token (1, width), or of a span or document (n_tokens, width); None without vectors."""
+    doc = given if isinstance(given, Doc) else given.doc
+    rows = get_vectors(doc, source)
+    if rows is None or isinstance(given, Doc):
+        return rows
+    if isinstance(given, Token):
+        return rows[given.i : given.i + 1]
+    return rows[given.start : given.end]
+
+
+def _compute_vector(source: str, given: Any) -> Any:
+    """Return the mean of the rows of a token, span or document (width,)."""
+    rows = _get_rows(source, given)
+    if rows is None:
+        return get_array_module(given.vocab.vectors.data).zeros(0, dtype="f")
+    return rows.mean(axis=0) if len(rows) else rows.sum(axis=0)
+
+
+def _build_zero_vector(source: str, given: Any) -> Any:
+    """Return zeros (width,), for a text in which the model knows no word."""
+    return 0 * _compute_vector(source, given)
+
+
+def _has_vector(source: str, given: Any) -> bool:
+    """Return whether a token, span or document has a vector that is not zero, or consists of whitespace."""
+    rows = _get_rows(source, given)
+    return rows is not None and (bool(rows.any()) or _is_blank(given))
+
+
+def _is_blank(given: Any) -> bool:
+    """Return whether a token, span or document consists of whitespace."""
+    return not given.text.strip()
