@@ -66,18 +66,17 @@ def _try_in_child(
     theirs.close()
     reason = ""
     try:
-        while waiting and not reason:
-            record = records[waiting[0]]
-            try:
-                if not ours.poll(seconds):
-                    reason = f"it was not loaded within {seconds:g} seconds"
-                    break
-                status, said, trace = json.loads(ours.recv_bytes())
-            except (EOFError, OSError):
-                child.join()
-                reason = _explain_end(child.exitcode or 0)
+        ours.recv_bytes()  # the child has started, which does not count towards a plugin's time
+        while waiting:
+            if not ours.poll(seconds):
+                reason = f"it was not loaded within {seconds:g} seconds"
                 break
-            outcomes[waiting.pop(0)] = Outcome(replace(record, status=status), said, trace)
+            status, said, trace = json.loads(ours.recv_bytes())
+            i = waiting.pop(0)
+            outcomes[i] = Outcome(replace(records[i], status=status), said, trace)
+    except (EOFError, OSError):
+        child.join()
+        reason = _explain_end(child.exitcode or 0)
     finally:
         with suppress(AttributeError, OSError):  # no groups on Windows, or none yet
             os.killpg(child.pid, signal.SIGKILL)  # with what a plugin has started
@@ -90,12 +89,13 @@ def _try_in_child(
 
 
 def _report(connection: Connection, keys: list[tuple[str, str, str]]) -> None:
-    """Load plugins, and send status, reason and traceback of each: the work of the child."""
+    """Send that the child is ready, then load plugins, and send status, reason and traceback of each."""
     with suppress(AttributeError):  # Windows
         os.setpgid(0, 0)
     # the parent has read the metadata, and warned
     logging.getLogger(plugins.__name__).disabled = True
     found = {(each.kind, each.name, each.distribution): each for each in plugins.available()}
+    connection.send_bytes(b"ready")
     for key in keys:
         outcome = _try_here(found[key])
         # as JSON: nothing that a plugin may have written is unpickled
