@@ -245,13 +245,16 @@ def test_trees_give_words_and_tags_without_empty_elements(written):
 
 def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tmp_path):
     names = {"tb/combined/wsj_2.mrg": "b", "tb/combined/wsj_1.mrg": "a", "tb/other/x.mrg": "x"}
+    of_mac = ["tb/combined/._wsj_1.mrg", "__MACOSX/tb/combined/._wsj_1.mrg"]
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
-        for name, word in names.items():
-            archive.writestr(name, f"( (NN {word}) )")
+        for name in (*names, *of_mac):
+            text = f"( (NN {names[name]}) )".encode() if name in names else b"\0\5\x16\7\xff"
+            archive.writestr(name, text)
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(f"( (NN {word}) )")
+            (tmp_path / name).write_bytes(text)
     shutil.copy(tmp_path / "t.zip", tmp_path / "T.ZIP")
-    for source in (tmp_path / "t.zip", tmp_path / "T.ZIP", tmp_path / "tb"):
+    shutil.copytree(tmp_path / "tb", tmp_path / "folder.zip")
+    for source in map(tmp_path.joinpath, ("t.zip", "T.ZIP", "tb", "folder.zip")):
         assert [s.words for s in treebank.read(source)] == [("a",), ("b",)]
 
 
@@ -277,6 +280,8 @@ def test_a_treebank_without_trees_is_named(tmp_path, written):
         list(treebank.read(tmp_path))
     with pytest.raises(DataError, match="not a valid zip file"):
         list(treebank.read(written("noise", "t.zip")))
+    with pytest.raises(DataError, match=r"none\.zip cannot be read \(No such file"):
+        list(treebank.read(tmp_path / "none.zip"))
     with zipfile.ZipFile(tmp_path / "latin.zip", "w") as archive:
         archive.writestr("a.mrg", b"\xff")
     with pytest.raises(DataError, match=r"a\.mrg is not utf-8 .*; convert the file to utf-8$"):

@@ -87,18 +87,20 @@ def read(path: str | Path) -> Iterator[TaggedSentence]:
     Raises DataError, which names file and line, if there is no file to read, or one is malformed.
     """
     path = path_of(path, DataError)
-    if path.suffix.lower() == ".zip":
-        yield from _read_zip(path)
-    elif path.is_dir():
+    if path.is_dir():
         names = [file.relative_to(path).as_posix() for file in path.rglob("*.mrg")]
         for name in _choose(names, path):
             yield from parse(numbered_lines(path / name), str(path / name))
+    elif path.suffix.lower() == ".zip":
+        yield from _read_zip(path)
     else:
         yield from parse(numbered_lines(path), str(path))
 
 
 def _choose(names: Iterable[str], path: Path) -> list[str]:
-    trees = sorted(name for name in names if name.endswith(".mrg"))
+    found = (name for name in names if name.endswith(".mrg"))
+    # a Mac puts next to each file, or into the folder __MACOSX of a zip, a file ._NAME with its attributes
+    trees = sorted(name for name in found if not Path(name).name.startswith("."))
     combined = [name for name in trees if "combined" in name.split("/")[:-1]]
     if not trees:
         raise DataError(f"{path} holds no .mrg files: name a treebank with bracketed trees")
@@ -115,11 +117,14 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
                     file, advice = f"{path}:{name}", "convert the file to utf-8"
                     lines = chain.from_iterable(decode_blocks(pieces, file, advice=advice))
                     yield from parse(enumerate(lines, 1), file)
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist: check the name") from error
     except CorpusError as error:
         raise DataError(str(error)) from error
     except RuntimeError as error:  # a password, or a compression that Python lacks
         raise DataError(f"{path} cannot be unpacked ({error}): unpack it yourself") from error
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+    except OSError as error:
+        why = error.strerror or error
+        raise DataError(
+            f"{path} cannot be read ({why}): obtain it again, or check its name"
+        ) from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise DataError(f"{path} is not a valid zip file ({error}): obtain it again") from error
