@@ -183,8 +183,13 @@ def test_only_the_members_asked_for_are_unpacked(tmp_path, kind):
     assert names == ["x/a.txt", "x/c.txt"]
 
 
-def test_an_archive_without_what_was_asked_for_is_refused(tmp_path):
-    archive = zip_of(tmp_path / "a.zip", FILES)
+@pytest.mark.parametrize("kind", ["zip", "tar", "gz"])
+def test_an_archive_without_what_was_asked_for_is_refused(tmp_path, kind):
+    if kind == "gz":
+        archive = tmp_path / "a.txt.gz"
+        archive.write_bytes(gzip.compress(b"text"))
+    else:
+        archive = archive_of(kind, tmp_path, FILES)
     with pytest.raises(DataError, match="none of the files looked for"):
         extract(archive, tmp_path / "out", members=("*.csv",), **LIMITS)
 

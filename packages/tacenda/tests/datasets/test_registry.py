@@ -46,6 +46,8 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         datasets.get("wikitext2")
     with pytest.raises(DataError, match="tacenda data list"):
         datasets.locate("qqqqqq")
+    with pytest.raises(DataError, match="no dataset None"):
+        datasets.locate(None)
 
 
 def test_a_name_claimed_twice_raises_only_when_it_is_asked_for(register, make_spec):

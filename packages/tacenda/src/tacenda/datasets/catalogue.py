@@ -150,7 +150,9 @@ def get(name: str) -> DatasetSpec:
     registered = _list_specs()
     claims = [(owner, spec) for owner, spec in registered if spec.name == name]
     if not claims:
-        close = difflib.get_close_matches(name, sorted({spec.name for _, spec in registered}), n=1)
+        close = difflib.get_close_matches(
+            str(name), sorted({spec.name for _, spec in registered}), n=1
+        )
         hint = f"did you mean {close[0]}?" if close else "`tacenda data list` shows those there are"
         raise DataError(f"there is no dataset {name!r}: {hint}")
     if len(claims) > 1:

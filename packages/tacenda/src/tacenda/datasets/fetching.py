@@ -28,6 +28,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from numbers import Real
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ import tacenda
 from tacenda import reading, store
 from tacenda.datasets import catalogue
 from tacenda.datasets.catalogue import Dataset, DatasetSpec, Download
-from tacenda.errors import DataError, importing
+from tacenda.errors import DataError, check_whole, importing
 from tacenda.progress import Progress, track
 
 MANIFEST = "tacenda-dataset.json"
@@ -110,10 +111,9 @@ def fetch(
         The data set is unknown, has no free download, cannot be fetched or unpacked, differs from its hash or from
         the recorded one, or lacks a file it should have.
     """
-    if not 0 < timeout <= 1e6 or attempts < 1:
-        raise DataError(
-            f"timeout={timeout!r} and attempts={attempts!r}: give seconds between 0 and 1e6, and 1 attempt at least"
-        )
+    check_whole("attempts", attempts, error=DataError)
+    if not isinstance(timeout, Real) or isinstance(timeout, bool) or not 0 < timeout <= 1e6:
+        raise DataError(f"timeout is {timeout!r:.40}; give seconds, more than 0 and at most 1e6")
     spec = catalogue.get(name)
     if not spec.downloads:
         raise DataError(f"the dataset {name} has no free official download: {spec.obtain}")
@@ -365,9 +365,9 @@ def extract(
     are refused before anything of them is written. The folder appears only when everything is unpacked.
 
     The archive is a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one compressed file
-    (``.gz``, ``.xz``, ``.bz2``), told by its name. ``members`` are `fnmatch` patterns of the members of a zip or tar
-    file to unpack (``*`` matches ``/`` too); none means all. Others are neither written nor checked, but count towards
-    the bytes of a tar file. ``max_bytes`` and ``max_files`` bound what is really produced, not what the archive claims.
+    (``.gz``, ``.xz``, ``.bz2``), told by its name. ``members`` are `fnmatch` patterns of the members to unpack (``*``
+    matches ``/`` too); none means all. Others are neither written nor checked, but count towards the bytes of a tar
+    file. ``max_bytes`` and ``max_files`` bound what is really produced, not what the archive claims.
 
     Raises DataError if the archive is unsafe, damaged, too large, of an unknown kind, or holds none of the members; or
     if ``folder`` exists.
@@ -449,7 +449,8 @@ def _open_members(
                         stream = tar.extractfile(member) if member.isreg() else None
                         yield member.name, stream or "a link or a device"
     elif archive.suffix.lower() in {".gz", ".xz", ".bz2"}:
-        yield archive.stem, _decompress(archive)
+        if is_wanted(archive.stem):
+            yield archive.stem, _decompress(archive)
     else:
         raise DataError(f"{archive.name} is of no kind that can be unpacked: zip, tar, gz, xz, bz2")
 
