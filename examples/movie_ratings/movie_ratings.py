@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ratings", nargs="?", help="ml-100k, ml-1m or a file")
     parser.add_argument("--titles", type=Path, help="movies.dat, u.item or movies.csv")
-    parser.add_argument("--columns", default="0,1,2", help="columns of user, item and rating")
+    parser.add_argument("--columns", help="columns of user, item and rating; 0,1,2 by default")
     parser.add_argument("--output", type=Path, default=Path("movie-ratings-output"))
     parser.add_argument("--folds", type=int, default=5, help="number of folds")
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of algorithms")

@@ -34,7 +34,7 @@ class Material:
         return self.titles.get(item, f"item {item}")
 
 
-def find(name: str | None, titles: Path | None, columns: str, *, quick: bool) -> Material:
+def find(name: str | None, titles: Path | None, columns: str | None, *, quick: bool) -> Material:
     """MovieLens by its name, a file by its path, or else MovieLens-100K or invented ratings.
 
     Raises
@@ -53,7 +53,7 @@ def find(name: str | None, titles: Path | None, columns: str, *, quick: bool) ->
     return Material(few, first_users(found.ratings, QUICK), found.titles)
 
 
-def real(name: str, titles: Path | None, columns: str) -> Material:
+def real(name: str, titles: Path | None, columns: str | None) -> Material:
     """MovieLens by its name, or a file by its path; raises as `find`."""
     if name in MOVIELENS and not Path(name).is_file():
         files = datasets.locate(name)
@@ -63,14 +63,14 @@ def real(name: str, titles: Path | None, columns: str) -> Material:
     if not path.is_file():
         raise DataError(f"there is no file {path}; give {', '.join(MOVIELENS)} or a file")
     try:
-        user, item, rating = (int(place) for place in columns.split(","))
+        places = None if columns is None else [int(place) for place in columns.split(",")]
     except ValueError:
-        raise ConfigurationError(f"--columns takes three numbers, not {columns!r}") from None
+        places = []
+    if places is not None and len(places) != 3:
+        raise ConfigurationError(f"--columns takes three numbers, not {columns!r}")
     beside = (path.with_name(known) for known in TITLES)
     called = titles or next((file for file in beside if file.is_file()), None)
-    return Material(
-        path.name, read_ratings(path, columns=(user, item, rating)), read_titles(called)
-    )
+    return Material(path.name, read_ratings(path, columns=places), read_titles(called))
 
 
 def invented(*, quick: bool) -> Material:

@@ -83,10 +83,11 @@ def test_recommend_reads_the_folder_once(printed, saved, monkeypatch):
 
 
 def test_evaluate_compares_lists(printed, file, write_file, triples):
-    rows = (f"{u},{i},{r},{k}\n" for k, (u, i, r) in enumerate(triples))
-    timed = write_file("timed.csv", "".join(rows))
-    for options in ([], ["--time", 3]):
-        out = printed("evaluate", timed, "--model", "pmf", *options, "-n", 5, "--json", *FAST)
+    rows = (f"{u},{i},{k},{r}\n" for k, (u, i, r) in enumerate(triples))
+    timed = write_file("timed.csv", "user,item,time,rating\n" + "".join(rows))
+    for more in ([], ["--time", 2]):
+        options = "--columns", "0,1,3", *more, "--model", "pmf", "-n", 5, "--json", *FAST
+        out = printed("evaluate", timed, *options)
         popularity, pmf = json.loads(out)["models"]
         assert (popularity["model"], pmf["model"]) == ("popularity", "pmf")
         assert 0 < pmf["mrr"] <= pmf["hit_rate"] <= 1

@@ -158,10 +158,12 @@ def test_arrays_that_do_not_fit_together_are_refused(arrays):
         Ratings.from_arrays(*arrays)
 
 
-@pytest.mark.parametrize("rest", [("x",), ("x", 3.0, 4)])
-def test_triples_of_other_lengths_are_refused(rest):
+@pytest.mark.parametrize(
+    "triples", [[("a", "x", 1.0), ("b", "x")], [(1, 2, 3.0, 4)], (1, 2, 3.0), ["ux3"], b"ux3", None]
+)
+def test_what_is_no_list_of_triples_is_refused(triples):
     with pytest.raises(DataError, match="not all \\(user, item, rating\\)"):
-        Ratings.from_triples([("a", "x", 1.0), ("b", *rest)])
+        Ratings.from_triples(triples)
 
 
 @constructors
@@ -319,11 +321,11 @@ def test_the_usual_formats_are_known_by_their_looks(name, suffix, write_file):
     assert read_ratings(path).fingerprint == Ratings.from_triples(TRIPLES).fingerprint
 
 
-def test_integer_ids_of_a_file_are_numbered_by_value(write_file):
-    r = read_ratings(write_file("u.data", "10\t1\t3\n9\t2\t4\n"))
-    assert r.users.raw.tolist() == ["9", "10"]
-    same = Ratings.from_arrays([10, 9], [1, 2], [3, 4])
-    assert r.fingerprint == same.fingerprint
+@pytest.mark.parametrize("ids", [[10, 9], [-9, 3, -10, 0]])
+def test_integer_ids_of_a_file_are_numbered_by_value(ids, write_file):
+    r = read_ratings(write_file("u.data", "".join(f"{user}\t1\t3\n" for user in ids)))
+    assert r.users.raw.tolist() == [str(one) for one in sorted(ids)]
+    assert r.fingerprint == Ratings.from_arrays(ids, [1] * len(ids), [3] * len(ids)).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -331,6 +333,7 @@ def test_integer_ids_of_a_file_are_numbered_by_value(write_file):
     [
         ("", "{2},note,{1},{0}\n", (3, 2, 0)),
         ("rating,user,item,score\n", "0,{0},{1},{2}\n", (1, 2, 3)),
+        ("title,user,item\n", "{0},{1},{2}\n", (0, 1, 2)),
     ],
 )
 def test_columns_that_are_given_may_stand_anywhere_and_have_any_names(
@@ -378,6 +381,7 @@ def test_a_file_that_cannot_be_read_says_where_and_why(content, message, write_f
     "options",
     [
         {"separator": ""},
+        {"separator": 3},
         {"columns": (0, 1)},
         {"columns": (0, 1, -1)},
         {"columns": (0, 0, 2)},

@@ -44,7 +44,10 @@ Separator = Annotated[
         help="Column separator, such as ; or tab. Default: detected.", callback=_read_separator
     ),
 ]
-Columns = Annotated[str, typer.Option(help="Columns of user, item and rating, counted from 0.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns of user, item and rating, counted from 0. Default: 0,1,2."),
+]
 ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH. Default: detected.")]
 DuplicatesOption = Annotated[
     Duplicates,
@@ -87,7 +90,7 @@ def evaluate(
         ),
     ] = None,
     separator: Separator = None,
-    columns: Columns = "0,1,2",
+    columns: Columns = None,
     scale: ScaleOf = None,
     encoding: common.Encoding = "utf-8",
     duplicates: DuplicatesOption = "error",
@@ -101,7 +104,7 @@ def evaluate(
         train, held_out = split_per_user(ratings, 1, seed=seed)
         protocol, least = f"one rating of each user held out, seed {seed}", "two ratings"
     else:
-        places = *read_numbers("--columns", columns, int, 3)[:2], time_column
+        places = *read_numbers("--columns", columns or "0,1,2", int, 3)[:2], time_column
         times = read_times(file, ratings, separator, places, encoding)
         train, held_out = split_last(ratings, times)
         protocol = "the last fifth of each user's ratings held out"
@@ -140,7 +143,7 @@ def fit(
     settings: Set = None,
     checkpoints: common.Checkpoints = None,
     separator: Separator = None,
-    columns: Columns = "0,1,2",
+    columns: Columns = None,
     scale: ScaleOf = None,
     encoding: common.Encoding = "utf-8",
     duplicates: DuplicatesOption = "error",
@@ -201,7 +204,7 @@ def recommend(
         int, typer.Option(min=0, help="List only items that at least this many users have rated.")
     ] = 0,
     separator: Separator = None,
-    columns: Columns = "0,1,2",
+    columns: Columns = None,
     encoding: common.Encoding = "utf-8",
     as_json: common.AsJson = False,
 ) -> None:
@@ -310,7 +313,7 @@ def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
 def read(
     file: Path,
     separator: str | None,
-    columns: str,
+    columns: str | None,
     scale: str | None,
     encoding: str,
     duplicates: Duplicates,
@@ -320,7 +323,7 @@ def read(
     return read_ratings(
         file,
         separator=separator,
-        columns=read_numbers("--columns", columns, int, 3),
+        columns=None if columns is None else read_numbers("--columns", columns, int, 3),
         scale=None if ends is None else (ends[0], ends[1]),
         duplicates=duplicates,
         encoding=encoding,

@@ -7,6 +7,7 @@ recognized; files may be compressed.
 import csv
 import math
 import os
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ _SEPARATORS = ("::", "\t", ",", ";", "|")
 _FIRST_THREE = (0, 1, 2)
 _MISSING = {"na", "nan", "n/a", "null", "none"}  # not the name of a column
 _LARGEST_RATING = 1e38  # float32 overflows at 3.4e38
+_INTEGER = re.compile(r"-?[0-9]+\Z")
 NAMES = ("user", "item", "rating")
 
 
@@ -34,7 +36,7 @@ def read_ratings(
     *,
     separator: str | None = None,
     header: bool | None = None,
-    columns: Sequence[int] = _FIRST_THREE,
+    columns: Sequence[int] | None = None,
     scale: tuple[float, float] | None = None,
     duplicates: Duplicates = "error",
     encoding: str = "utf-8",
@@ -53,7 +55,7 @@ def read_ratings(
         Whether the first line is a header; None: if it has a word instead of the rating, but not one for a missing
         value.
     columns
-        The places of user, item and rating, counted from 0.
+        The places of user, item and rating, counted from 0; None: the first three, which a header may not contradict.
     scale, duplicates
         As in `Ratings`.
     encoding
@@ -63,20 +65,22 @@ def read_ratings(
     ------
     DataError
         The file cannot be read, a line has no rating, or an id is longer than 1,000 characters; the message names file
-        and line. Or ``separator`` is empty, ``columns`` are not three different places, or no ``columns`` are given and
-        a header has these names in other places than the first three.
+        and line. Or ``separator`` is empty, or ``columns`` are not three different places.
     """
     path = path_of(path, DataError)
-    if separator == "":
-        raise DataError("separator is empty; give the text between fields, or None to find it")
-    columns = list(columns) if isinstance(columns, Iterable) else [columns]
-    are_places = all(isinstance(at, int | np.integer) and at >= 0 for at in columns)
-    if not are_places or len(columns) != 3 or len(set(columns)) != 3:
+    if separator is not None and not (isinstance(separator, str) and separator):
         raise DataError(
-            f"columns is {columns!r}; give three different places, of user, item and rating, counted from 0"
+            f"separator is {separator!r:.40}; give the text between fields, or None to find it"
         )
+    if columns is not None:
+        columns = list(columns) if isinstance(columns, Iterable) else [columns]
+        are_places = all(isinstance(at, int | np.integer) and at >= 0 for at in columns)
+        if not are_places or len(columns) != 3 or len(set(columns)) != 3:
+            raise DataError(
+                f"columns is {columns!r}; give three different places, of user, item and rating, counted from 0"
+            )
     users, items, values = _IdNumbering(), _IdNumbering(), array("f")
-    user_at, item_at, _ = columns
+    user_at, item_at, _ = columns or _FIRST_THREE
     for fields, value in read_rated_rows(path, separator, header, columns, encoding):
         users.add(fields[user_at].strip())
         items.add(fields[item_at].strip())
@@ -97,7 +101,7 @@ def read_rated_rows(
     path: Path,
     separator: str | None,
     header: bool | None,
-    columns: Sequence[int],
+    columns: Sequence[int] | None,
     encoding: str,
     what: str = "rating",
 ) -> Iterator[tuple[list[str], float]]:
@@ -106,8 +110,8 @@ def read_rated_rows(
     Arguments are the same as in `read_ratings`; errors call the number ``what``, as it may be a time. Raises DataError
     for a line that cannot be read.
     """
-    needed = max(columns) + 1
-    value_at = columns[2]
+    user_at, item_at, value_at = columns or _FIRST_THREE
+    needed = max(user_at, item_at, value_at) + 1
     first = True
     for line, fields in _rows(path, separator, encoding):
         if len(fields) < needed:
@@ -117,7 +121,8 @@ def read_rated_rows(
         if first:
             first = False
             if header or (header is None and _is_label(fields[value_at])):
-                _check_header(path, line, fields, columns)
+                if columns is None:
+                    _check_header(path, line, fields)
                 continue
         try:
             value = _parse_rating(fields[value_at])
@@ -126,7 +131,7 @@ def read_rated_rows(
                 f"{path}, line {line}: the {what} {fields[value_at]!r:.80} is {fault}; "
                 "check separator, header and columns"
             ) from None
-        for at in columns[:2]:
+        for at in (user_at, item_at):
             if len(fields[at]) > LONGEST_ID:
                 raise DataError(
                     f"{path}, line {line}: an id of {len(fields[at]):,} characters, where {LONGEST_ID:,} are allowed; "
@@ -143,11 +148,9 @@ def place_of(name: str, labels: Sequence[str]) -> int | None:
     return None
 
 
-def _check_header(path: Path, line: int, labels: Sequence[str], columns: Sequence[int]) -> None:
-    """Raise DataError for a header that contradicts the places of columns that nobody has given."""
-    if tuple(columns) != _FIRST_THREE:
-        return
-    for what, at in zip(NAMES, columns, strict=True):
+def _check_header(path: Path, line: int, labels: Sequence[str]) -> None:
+    """Raise DataError for a header that has user, item or rating in another place than among the first three."""
+    for at, what in enumerate(NAMES):
         if (place := place_of(what, labels)) not in (None, at):
             raise DataError(
                 f"{path}, line {line}: the column {labels[place]!r} of the header is in place {place} and not {at}, "
@@ -197,12 +200,9 @@ class _IdNumbering:
         raw = list(self.numbers)
         if "" in self.numbers:
             raise DataError(f"an empty {what} id; every rating needs one")
-        keys: list[Any] = raw
-        if all(text.isascii() and text.isdigit() for text in raw):
-            # by value: the longer of two numbers without leading zeros is the larger
-            significant = [text.lstrip("0") for text in raw]
-            keys = list(zip(map(len, significant), significant, raw, strict=True))
-        order = sorted(range(len(raw)), key=keys.__getitem__)
+        order = sorted(range(len(raw)), key=raw.__getitem__)
+        if all(map(_INTEGER.match, raw)):
+            order.sort(key=[*map(int, raw)].__getitem__)
         rank = np.empty(len(raw), np.int32)
         rank[order] = np.arange(len(raw), dtype=np.int32)
         return IdIndex([raw[n] for n in order], what), rank[np.frombuffer(self.rows, np.int32)]

@@ -167,11 +167,14 @@ class Ratings:
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
         """Build a table from (raw user, raw item, value) triples; ids, options and errors as in `from_arrays`."""
-        rows = list(map(tuple, triples))
-        if any(len(row) != 3 for row in rows):
-            raise DataError(
-                "triples are not all (user, item, rating); give three fields of each rating"
-            )
+        message = "triples are not all (user, item, rating); give three fields of each rating"
+        try:
+            given = list(triples)
+            rows = list(map(tuple, given))
+        except TypeError as error:  # such as of a triple that is not in a list
+            raise DataError(message) from error
+        if str in map(type, given) or any(len(row) != 3 for row in rows):
+            raise DataError(message)
         return cls.from_arrays(*([*zip(*rows, strict=True)] or [()] * 3), **options)
 
     def __len__(self) -> int:
