@@ -12,7 +12,7 @@ from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import solve_steady_state
+from tacenda_embeddings.lds import solve_steady_state
 from tacenda_lm import KneserNey, RecurrentLM
 from tacenda_lm.recurrent import lds_start
 from tacenda_lm.recurrent.lds_start import LinearSystem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.modules import load_module
-from tacenda_embeddings.lds.smoother import DiagonalNoise, FullNoise, Parameters
+from tacenda_embeddings.lds import DiagonalNoise, FullNoise, Parameters
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def messages_of():
         smoother._forward.scan(ids, offsets, past, contexts)
         smoother._backward.scan(ids, offsets, future, contexts, h)
         past, future = (
-            contexts[:, part] @ smoother._from_own[part] for part in (slice(h), slice(h, None))
+            contexts[:, part] @ smoother._from_bases[part] for part in (slice(h), slice(h, None))
         )
         found = smoother.table.take(ids, axis=0), past, future
         return [Messages(*(part[i:j] for part in found)) for i, j in pairwise(offsets)]

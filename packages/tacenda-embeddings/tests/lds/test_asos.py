@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tacenda.errors import TacendaWarning
-from tacenda_embeddings.lds import em
+from tacenda_embeddings.lds import em, solve_steady_state
 from tacenda_embeddings.lds.em import run_e_step, run_m_step
-from tacenda_embeddings.lds.smoother import solve_steady_state
 
 KINDS = ["full", "diagonal", "spherical"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import solve_steady_state
+from tacenda_embeddings.lds import solve_steady_state
 
 
 @pytest.fixture(scope="module")

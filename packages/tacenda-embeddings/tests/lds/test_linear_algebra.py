@@ -6,13 +6,8 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacenda_embeddings.lds import SteinSolver, spectral_radius, symmetric_power, symmetrize
 from tacenda_embeddings.lds.learning import clip_eigenvalues, limit_spectral_radius
-from tacenda_embeddings.lds.smoother import (
-    SteinSolver,
-    spectral_radius,
-    symmetric_power,
-    symmetrize,
-)
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 6)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_embeddings.lds.smoother import (
+from tacenda_embeddings.lds import (
     DiagonalNoise,
     FullNoise,
     solve_predictive_covariance,

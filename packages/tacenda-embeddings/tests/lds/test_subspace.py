@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tacenda_embeddings.lds import DiagonalNoise, solve_stationary_covariance, spectral_radius
 from tacenda_embeddings.lds.em import run_e_step
 from tacenda_embeddings.lds.learning import (
     draw_parameters,
@@ -10,11 +11,6 @@ from tacenda_embeddings.lds.learning import (
     hankel_product,
     hankel_svd,
     identify,
-)
-from tacenda_embeddings.lds.smoother import (
-    DiagonalNoise,
-    solve_stationary_covariance,
-    spectral_radius,
 )
 
 R = 3

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import solve_stationary_covariance, transition_pairs
+from tacenda_embeddings.lds import solve_stationary_covariance, transition_pairs
 
 FIRST = [f"first{i}" for i in range(6)]
 LAST = [f"last{i}" for i in range(6)]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.smoother import build_two_sided, solve_steady_state
+from tacenda_embeddings.lds import solve_steady_state
+from tacenda_embeddings.lds.smoother import build_two_sided
 
 
 def scan(M, u):

@@ -14,9 +14,7 @@ from tacenda import devices, tall
 from tacenda.array_ops import copy, to_numpy
 from tacenda.errors import CorpusError, warn
 from tacenda.progress import Progress, track
-from tacenda_embeddings.lds.moments import Moments, SparseMoments
-from tacenda_embeddings.lds.settings import HORIZON, LDSSettings
-from tacenda_embeddings.lds.smoother import (
+from tacenda_embeddings.lds import (
     Gain,
     Loading,
     Matrix,
@@ -28,6 +26,9 @@ from tacenda_embeddings.lds.smoother import (
     spectral_radius,
     symmetrize,
 )
+from tacenda_embeddings.lds.moments import Moments, SparseMoments
+from tacenda_embeddings.lds.settings import HORIZON, LDSSettings
+from tacenda_embeddings.lds.smoother import TwoSided, build_two_sided
 
 FloatArray = npt.NDArray[np.floating]
 
@@ -47,6 +48,7 @@ class Fit(NamedTuple):
     """The result of a fit, in whitened coordinates."""
 
     parameters: Parameters
+    smoother: TwoSided
     Xi: Matrix  # (states, states), second moment of the smoothed means
     scale: Vector  # (vocabulary,), the diagonal of W
     mean: Vector  # (vocabulary,), m
@@ -93,7 +95,7 @@ class EM:
         return parameters
 
     def finish(self, parameters: Parameters, moments: SparseMoments, iterations: int) -> Fit:
-        """Iterate over the whole vocabulary, and compute the second moment of the smoothed means.
+        """Iterate over the whole vocabulary, and build the smoother.
 
         Raises LinAlgError if the system is not stable.
         """
@@ -103,7 +105,9 @@ class EM:
             raise np.linalg.LinAlgError("the state grows without bound")
         C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # the saved dtype
         parameters = parameters._replace(C=C)
-        return Fit(parameters, statistics.Xi, moments.scale, moments.mean, self.history)
+        Xi, scale, mean = statistics.Xi, moments.scale, moments.mean
+        smoother = build_two_sided(parameters, scale, mean, Xi)
+        return Fit(parameters, smoother, Xi, scale, mean, self.history)
 
     def _expect(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool

@@ -15,6 +15,17 @@ from tacenda import devices, tall
 from tacenda.array_ops import copy, to_device, to_numpy, zeros
 from tacenda.arrays import Array
 from tacenda.errors import CorpusError
+from tacenda_embeddings.lds import (
+    DiagonalNoise,
+    FullNoise,
+    Matrix,
+    Parameters,
+    Vector,
+    solve_stationary_covariance,
+    spectral_radius,
+    symmetric_power,
+    symmetrize,
+)
 from tacenda_embeddings.lds.em import MEMORY_ADVICE, Fit, start_em
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments, project
@@ -25,17 +36,6 @@ from tacenda_embeddings.lds.settings import (
     N_LAGS,
     SUBSPACE_FACTOR,
     LDSSettings,
-)
-from tacenda_embeddings.lds.smoother import (
-    DiagonalNoise,
-    FullNoise,
-    Matrix,
-    Parameters,
-    Vector,
-    solve_stationary_covariance,
-    spectral_radius,
-    symmetric_power,
-    symmetrize,
 )
 
 Float32 = npt.NDArray[np.float32]

@@ -27,7 +27,16 @@ from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds import learning
+from tacenda_embeddings.lds import (
+    DiagonalNoise,
+    FullNoise,
+    Matrix,
+    Parameters,
+    TransitionPair,
+    Vector,
+    learning,
+    transition_pairs,
+)
 from tacenda_embeddings.lds.em import Fit, Step
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import N_LAGS, OUTPUTS, Ends, LDSSettings, Output
@@ -36,19 +45,11 @@ from tacenda_embeddings.lds.smoother import (
     POSTERIOR_MEANS,
     WIDTHS,
     Destination,
-    DiagonalNoise,
-    FullNoise,
     Integers,
-    Matrix,
-    Parameters,
     Recipe,
     Smoother,
-    TransitionPair,
     TwoSided,
-    Vector,
-    build_two_sided,
     stable,
-    transition_pairs,
 )
 
 Ids = npt.NDArray[np.integer[Any]]
@@ -73,7 +74,7 @@ class FittedLDS(TwoSided):
     def of_fit(cls, fit: Fit) -> Self:
         """Return the parameters that a fit found, with their smoother."""
         A, C, Q, noise = fit.parameters
-        arrays = dict(build_two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi).items())
+        arrays = dict(fit.smoother.items())
         arrays["table"] = np.ascontiguousarray(arrays["table"], np.float32)
         arrays |= {"A": A, "C": C, "Q": Q, "Xi": fit.Xi, "scale": fit.scale, "mean": fit.mean}
         arrays |= {name: getattr(noise, name, None) for name in ("N", "d")}
