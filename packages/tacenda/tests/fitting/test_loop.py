@@ -340,11 +340,15 @@ def test_settings_out_of_range_are_refused(changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"every_steps": 0}, {"every_steps": 1.5}, {"every_steps": "1"}, {"every_seconds": -1}, {"every_seconds": "1"}],
+    [
+        {"every_steps": 0}, {"every_steps": 1.5}, {"every_steps": "1"}, {"every_seconds": -1}, {"every_seconds": "1"},
+        *({"resume": unknown} for unknown in (0, 1, None, "no", "Auto", np.False_)),
+        *({"callbacks": these} for these in (None, Callback(), print, [print], [Callback], [Callback(), None])),
+    ],
 )  # fmt: skip
-def test_a_run_that_saves_at_no_possible_time_is_refused(changes):
+def test_a_run_with_a_value_that_means_nothing_is_refused(changes):
     with pytest.raises(
-        ConfigurationError, match=f"{next(iter(changes))} is .*; (give|it must be) a"
+        ConfigurationError, match=f"{next(iter(changes))} is .*; (give|use|it must be) "
     ):
         FitRun(**changes)
 

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tacenda import reading, store
-from tacenda.errors import ConfigurationError, FittingError, describe, warn
+from tacenda.errors import FittingError, describe, warn
 from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
@@ -165,11 +165,8 @@ class CheckpointFolder:
         """Return the checkpoint to go on from, or None to start from the beginning.
 
         Raises FittingError for a folder that another fit keeps, for the checkpoint of a different fit, for files that
-        cannot be removed, and with ``resume=True`` if there is no checkpoint. Raises ConfigurationError for a value of
-        ``resume`` that means nothing.
+        cannot be removed, and with ``resume=True`` if there is no checkpoint.
         """
-        if not isinstance(resume, bool) and resume != "auto":
-            raise ConfigurationError(f'resume is {resume!r:.80}; use "auto", True or False')
         if self.folder.is_dir():
             self.claim()
         if resume is False:

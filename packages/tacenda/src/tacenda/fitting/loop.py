@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
@@ -137,6 +137,7 @@ class FitRun:
     Raises
     ------
     ConfigurationError
+        ``resume`` has another value, or is True without ``checkpoints``; a callback lacks a hook of `Callback`;
         ``every_steps`` is not a whole number above zero, or ``every_seconds`` is negative or not a number.
     """
 
@@ -148,8 +149,20 @@ class FitRun:
     every_seconds: float | None = 300.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "callbacks", tuple(self.callbacks))
-        steps, seconds = self.every_steps, self.every_seconds
+        steps, seconds, given = self.every_steps, self.every_seconds, self.callbacks
+        callbacks = tuple(given) if isinstance(given, Iterable) else (None,)
+        hooks = [name for name in vars(Callback) if name.startswith("on_")]
+        if any(isinstance(o, type) or not all(hasattr(o, h) for h in hooks) for o in callbacks):
+            raise ConfigurationError(
+                f"callbacks is {given!r:.80}; give a list of objects of classes derived from tacenda.fitting.Callback"
+            )
+        object.__setattr__(self, "callbacks", callbacks)
+        if not isinstance(self.resume, bool) and self.resume != "auto":
+            raise ConfigurationError(f'resume is {self.resume!r:.80}; use "auto", True or False')
+        if self.resume is True and self.checkpoints is None:
+            raise ConfigurationError(
+                "resume=True needs checkpoints=...; give the folder they are in"
+            )
         if steps is not None:
             check_whole("every_steps", steps)
         if seconds is not None and not (isinstance(seconds, Real) and seconds >= 0):
@@ -204,7 +217,7 @@ def fit(
     FittingError
         A checkpoint cannot be used or saved.
     ConfigurationError
-        ``resume=True`` without checkpoints, or patience without held-out data.
+        Patience without held-out data.
     KeyboardInterrupt
         After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
         second Ctrl-C raises it at once.
@@ -269,10 +282,6 @@ class FitLoop:
                 self._run.checkpoints, identity() if callable(identity) else identity or {}
             )
             history = self.history
-        elif self._run.resume is True:
-            raise ConfigurationError(
-                "resume=True needs checkpoints=...; give the folder they are in"
-            )
         try:
             with _defer_interrupt(self._interrupted):
                 if not self._version and not history.steps:
