@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tacenda.fitting import ArrayBatches, Trainer
+from tacenda.fitting.trainer import pack, unpack
 
 
 def killed(start, *arguments):
@@ -123,6 +124,17 @@ def test_a_state_replaces_everything_that_a_trainer_has(
     for name, array in straight.state().items():
         assert array.shape == resumed.state()[name].shape
         np.testing.assert_array_equal(array, resumed.state()[name])
+
+
+@pytest.mark.parametrize("kind", ["PCG64", "MT19937", "Philox", "SFC64"])
+def test_generators_of_every_kind_go_on_where_they_were(kind):
+    rng, other = (np.random.Generator(getattr(np.random, kind)(seed)) for seed in (1, 2))
+    rng.random(5)
+    rng.integers(9, dtype=np.int32)  # which keeps half of what it drew
+    unpack(other, pack(rng))
+    np.testing.assert_array_equal(
+        other.integers(9, size=5, dtype=np.int32), rng.integers(9, size=5, dtype=np.int32)
+    )
 
 
 @pytest.mark.parametrize("other", [("Adagrad", ()), ("Adam", (1,)), ("Adam", (2, 2))])

@@ -176,7 +176,9 @@ def pack(part: Any) -> dict[str, NDArray[Any]]:
     if isinstance(part, Arrays):
         return part.to_arrays()
     if isinstance(part, np.random.Generator):
-        return {"": np.frombuffer(json.dumps(part.bit_generator.state).encode(), np.uint8)}
+        # those of MT19937, Philox and SFC64 have arrays in their state, and take lists for them
+        text = json.dumps(part.bit_generator.state, default=np.ndarray.tolist)
+        return {"": np.frombuffer(text.encode(), np.uint8)}
     if (torch := sys.modules.get("torch")) is not None:
         if isinstance(part, torch.nn.Module):
             return pack(part.state_dict())
