@@ -115,6 +115,9 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
     [
         ({"name": "../up"}, "cannot name a model"),
         ({"name": "a\nb"}, "cannot name a model"),
+        ({"name": None}, "the name of a model is text, not None"),
+        ({"version": 1.2}, r"the version of a model is text, not 1\.2"),
+        ({"summary": None}, "the summary of a model is text, not None"),
         ({"version": "first"}, "is not a version"),
         ({"version": " 1.0\n"}, "is not a version"),
         ({"license": "ask me"}, "not an SPDX license"),

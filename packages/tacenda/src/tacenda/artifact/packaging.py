@@ -125,6 +125,9 @@ def check_card(about: ModelCard) -> None:
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
     from packaging.version import InvalidVersion, Version
 
+    for field, value in vars(about).items():
+        if not isinstance(value, str):
+            raise ConfigurationError(f"the {field} of a model is text, not {value!r:.80}")
     if not NAME.fullmatch(about.name):
         raise ConfigurationError(
             f"{about.name!r} cannot name a model: use up to 64 letters, digits, '.', '_' and '-', "
