@@ -175,21 +175,23 @@ class Machine(Arrays):
         self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
     ) -> Floats:
         """Compute the expected scores (visible, cases) of all pairs by mean field."""
-        p, W = self.activations[cases], self.weights[visible]
-        b, o = self.visible_biases[visible], self.slopes[cases]
-        total = np.zeros((len(W), len(p)), np.float32)
-        mean = np.zeros_like(total)
-        along = W @ p.T + o if W.ndim == 2 else None
-        logits = []
-        for k, s in enumerate(scores):
-            rest = s * along if along is not None else W[:, k] @ p.T + s * o
-            logits.append(b[:, k, None] + rest)
-        highest = np.maximum.reduce(logits)
-        for s, logit in zip(scores, logits, strict=True):
-            chance = np.exp(logit - highest)
-            total += chance
-            mean += s * chance
-        return np.asarray(mean / total)
+        of_visible = self.weights[visible], self.visible_biases[visible]
+        odds = compute_odds(*of_visible, self.activations[cases], self.slopes[cases], scores)
+        return np.asarray(np.tensordot(scores, odds, 1) / odds.sum(axis=0))
+
+
+def compute_odds(W: Floats, b: Floats, p: Floats, o: Floats, s: Floats) -> Floats:
+    """Compute probabilities (levels, visible, cases) of all pairs by mean field, eq 5.11, times a factor for each pair.
+
+    Visible units have weights W and biases b; cases have activations p and slopes o; s are the scores of the levels.
+    """
+    odds = np.empty((len(s), len(W), len(p)), np.float32)
+    along = W @ p.T + o if W.ndim == 2 else None
+    for k, score in enumerate(s):
+        rest = score * along if along is not None else W[:, k] @ p.T + score * o
+        odds[k] = b[:, k, None] + rest
+    odds -= odds.max(axis=0)
+    return np.exp(odds, out=odds)
 
 
 def solve_visible(

@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
-from tacenda.kernels.boltzmann import Expected, boltzmann_expectations
+from tacenda.kernels.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -23,7 +23,7 @@ from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings, Task
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, raise_means
-from tacenda_surprise.machine import Machine, penalty_of, solve_units, solve_visible
+from tacenda_surprise.machine import Machine, compute_odds, penalty_of, solve_units, solve_visible
 from tacenda_surprise.rows import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
@@ -206,10 +206,8 @@ class RBM(RatingAlgorithm):
         if len(items):
             penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             b, w = solve_visible(machine, scale, p, items, levels, penalty)
-        cases = np.arange(len(p))
-        tables = w[None], b[None], p, scale.scores, machine.slopes
-        found = boltzmann_expectations(np.zeros_like(cases), cases, *tables)
-        return FoldedUnit(found.chances, scale)
+        odds = compute_odds(w[None], b[None], p, machine.slopes, scale.scores)
+        return FoldedUnit.of(odds[:, 0], scale)
 
     def _fold_case(
         self, items: Numbers, levels: npt.NDArray[np.int32], known: Numbers
@@ -222,10 +220,9 @@ class RBM(RatingAlgorithm):
         if len(items) or len(known):
             rows = W[items] * s[levels][:, None] if W.ndim == 2 else W[items, levels]
             x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
-        units = np.arange(len(W))
-        tables = W, machine.visible_biases, expit(x)[None], s, np.array([slope], np.float32)
-        found = boltzmann_expectations(units, np.zeros_like(units), *tables)
-        return FoldedUnit(found.chances, scale)
+        slopes = np.array([slope], np.float32)
+        odds = compute_odds(W, machine.visible_biases, expit(x)[None], slopes, s)
+        return FoldedUnit.of(odds[:, :, 0], scale)
 
     @property
     def folds_identities(self) -> bool:
@@ -258,6 +255,11 @@ class FoldedUnit(NamedTuple):
 
     chances: Floats  # (items + 1, levels)
     scale: Scale
+
+    @classmethod
+    def of(cls, odds: Floats, scale: Scale) -> FoldedUnit:
+        """Divide the ``odds`` (levels, items + 1), see `compute_odds`, by their sums."""
+        return cls(np.ascontiguousarray((odds / odds.sum(axis=0)).T), scale)
 
     def score(self, items: Numbers | None = None) -> Floats:
         chosen = self.chances[:-1] if items is None else self.chances[items]
