@@ -14,7 +14,7 @@ from support.recommenders import AlgorithmTests, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaWarning
 from tacenda.fitting import Callback
-from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
+from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, ImplicitMF, SideInfo
 from tacenda_surprise import blend as blend_module
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.blend import fit_weights
@@ -405,8 +405,8 @@ def test_nothing_to_blend(trainset):
         Blend().fit(trainset)
     with pytest.raises(ConfigurationError, match="holdout must be"):
         Blend(PARTS, holdout=1.0)
-    for given in (BiasOnly(), [BiasOnly], ["pmf"]):
-        with pytest.raises(ConfigurationError, match="algorithms must be a list of Surprise"):
+    for given in (BiasOnly(), [BiasOnly], ["pmf"], [ImplicitMF(), BiasOnly()]):
+        with pytest.raises(ConfigurationError, match="algorithms must be a list of algorithms of"):
             Blend(given)
 
 

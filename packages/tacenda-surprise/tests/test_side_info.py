@@ -149,6 +149,8 @@ def test_identities_as_arrays():
         ConditionalPMF(**SMALL).fit(
             Ratings.from_triples([(0, 0, 1.0), (1, 3, 2.0)]), identities=both
         )
+    with pytest.raises(ConfigurationError, match=r"identities is a list, .* as rated="):
+        ConditionalPMF(**SMALL).fit(Ratings.from_triples([(0, 0, 1.0)]), identities=[(0, 1)])
 
 
 def test_identities_and_pairs_of_raw_ids_are_known_together(trainset):

@@ -416,6 +416,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         data = FitData.of(trainset, takes_ratings=self.takes_ratings)
         if identities is not None:
             self._require_conditional()
+            if not isinstance(identities, Identities):
+                raise ConfigurationError(
+                    f"identities is a {type(identities).__name__}, not Identities: give raw ids as rated=..."
+                )
             if identities.n_users > data.ratings.n_users:
                 raise DataError(
                     f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
@@ -483,10 +487,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         resume: Resume = "auto",
     ) -> FitRun:
         """Return the run of a fit. Raises ConfigurationError if it could not resume, or for a wrong callback."""
-        name, callbacks = type(self).__name__, tuple(callbacks)
+        name = type(self).__name__
+        callbacks = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
         if any(isinstance(one, type) or not hasattr(one, "on_step") for one in callbacks):
             raise ConfigurationError(
-                "a callback is an object of a class derived from tacenda.fitting.Callback"
+                "callbacks must be a list of objects whose class is derived from tacenda.fitting.Callback"
             )
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(

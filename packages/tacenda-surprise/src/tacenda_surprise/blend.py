@@ -67,8 +67,11 @@ class BlendSettings(Settings):
     def __post_init__(self) -> None:
         """Read the algorithms once, as an iterator would be empty at the second fit."""
         given = list(self.algorithms) if isinstance(self.algorithms, Iterable) else [None]
-        if not all(isinstance(algo, AlgoBase) for algo in given):
-            self.refuse("algorithms", "a list of Surprise algorithms, as [ConditionalPMF(), RBM()]")
+        rate = (isinstance(a, AlgoBase) and getattr(a, "takes_ratings", True) for a in given)
+        if not all(rate):
+            self.refuse(
+                "algorithms", "a list of algorithms of ratings, as [ConditionalPMF(), RBM()]"
+            )
         object.__setattr__(self, "algorithms", given)
         super().__post_init__()
 

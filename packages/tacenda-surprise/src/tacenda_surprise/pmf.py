@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
-from tacenda.errors import DataError, check_whole
+from tacenda.errors import check_whole
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
@@ -43,7 +43,7 @@ from tacenda_surprise.factorization import (
     train,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.raw_ids import numbers
+from tacenda_surprise.raw_ids import check_known
 from tacenda_surprise.rows import Touched, lengthen, mean_row
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
@@ -333,12 +333,9 @@ class PMF(RatingAlgorithm):
         """
         self._require_converged()
         self._require_known([uid])
-        item = int(numbers([iid], self._items)[0])
-        if item < 0:
-            raise DataError(
-                f"item {iid!r} is not in the trainset: ask for one that somebody has rated"
-            )
+        check_known([iid], self._items, "items of explain", self)
         check_whole("n", n)
+        item = self._items[iid]
         ids: Numbers
         known: Numbers
         if (user := self._users.get(uid)) is not None:

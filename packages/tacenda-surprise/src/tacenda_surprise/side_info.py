@@ -13,7 +13,9 @@ from surprise.model_selection.split import get_cv
 from surprise.model_selection.validation import fit_and_score
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise.raw_ids import as_list, check_ids
+from tacenda_surprise.raw_ids import check_ids
+
+_MAX_FIELDS = 4  # of a rating with its time
 
 
 class SideInfo:
@@ -24,7 +26,7 @@ class SideInfo:
     pairs
         (raw user id, raw item id); further fields are ignored, and duplicates are merged.
 
-    Raises DataError for an element that is not a pair, and for a missing id.
+    Raises DataError for anything but pairs, as a dense matrix of users and items, and for a missing id.
 
     Examples
     --------
@@ -32,8 +34,15 @@ class SideInfo:
     """
 
     def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
+        if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+            raise DataError(f"{pairs!r:.80} is no list of pairs; give (raw user id, raw item id)")
+        if isinstance(pairs, np.ndarray) and pairs.shape[1:] > (_MAX_FIELDS,):
+            raise DataError(
+                f"an array of shape {pairs.shape} seems to be a matrix of users and items: give the pairs, as "
+                "np.argwhere(matrix) does"
+            )
         rows: list[tuple[Hashable, Hashable]] = []
-        for pair in as_list(pairs, "pairs"):
+        for pair in pairs:
             fields = list(pair) if isinstance(pair, Iterable) else []
             if isinstance(pair, str | bytes) or len(fields) < 2:
                 raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")

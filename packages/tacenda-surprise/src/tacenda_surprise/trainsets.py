@@ -258,8 +258,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
     of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
-    Raises DataError for anything else, for ratings that are not finite numbers, and if there are neither ratings nor a
-    scale.
+    Raises DataError for anything else, for ratings that are missing or no numbers, and if there are neither ratings nor
+    a scale.
     """
     columns, where = read_columns(data, 3)
     if not columns:

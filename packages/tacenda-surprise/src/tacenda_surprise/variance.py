@@ -73,6 +73,11 @@ class Sizes(NamedTuple):
         counts = np.bincount(ids, minlength=n).astype(np.float64)
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
 
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the residuals of all ratings; 1 if it is 0."""
+        return float(self.squares.sum() / max(self.counts.sum(), 1.0)) or 1.0
+
 
 class Curve(NamedTuple):
     """exp(slope t + bend t^2) with t = (prediction - center) / width, (4,) numbers."""
@@ -129,9 +134,8 @@ class Variances(Arrays):
 
     def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
         """Compute the variances of these users and items, and of unknown ones, who have no ratings."""
-        mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
         users, items = (Sizes(*(np.append(part, 0.0) for part in side)) for side in (users, items))
-        of_users, of_items = _compute_terms(self.theta, users, items, mean_square)
+        of_users, of_items = _compute_terms(self.theta, users, items, users.mean_square)
         unit = float(self.unit) ** 2
         noise, a_u, k_u = np.exp(self.theta[:3])
         parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
@@ -152,8 +156,7 @@ def fit_variances(
     """
     unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
     squares = (errors.astype(np.float64) / unit) ** 2
-    flat, (users, _) = _make_flat_curve(predictions, unit), sizes
-    mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
+    flat, mean_square = _make_flat_curve(predictions, unit), sizes[0].mean_square
     of_user, of_item = (
         Sizes(*(part[ids] for part in side)) for side, ids in zip(sizes, pairs, strict=True)
     )

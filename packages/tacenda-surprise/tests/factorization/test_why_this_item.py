@@ -81,8 +81,10 @@ def test_what_is_unknown_is_refused(model, ratings):
     uid, iid = str(ratings.users.raw[0]), str(ratings.items.raw[0])
     with pytest.raises(DataError, match="not in the trainset"):
         model.explain("nobody", iid)
-    with pytest.raises(DataError, match="not in the trainset"):
+    with pytest.raises(DataError, match="items of explain is in the trainset, such as 'nothing'"):
         model.explain(uid, "nothing")
+    with pytest.raises(DataError, match=r"its ids are str .* and yours are int \(such as 3"):
+        model.explain(uid, 3)
     with pytest.raises(ConfigurationError, match="at least 1"):
         model.explain(uid, iid, n=0)
 
