@@ -145,7 +145,9 @@ def test_decomposition_of_no_states_is_empty():
 
 
 @pytest.mark.parametrize(
-    "F", [np.ones((2, 3)), [[np.nan]], None, "x", [[1, 2], [3]], np.eye(2, dtype=complex)], ids=str
+    "F",
+    [np.ones((2, 3)), [[np.inf]], [[np.nan]], None, "x", [[1, 2], [3]], np.eye(2, dtype=complex)],
+    ids=str,
 )
 def test_decomposition_refuses_what_is_no_finite_square_matrix(F):
     with pytest.raises(KernelError, match="square matrix of finite numbers"):

@@ -336,7 +336,7 @@ def decompose(F: Any) -> Decomposition:
     except (TypeError, ValueError) as error:  # text, complex numbers, rows of different lengths
         raise KernelError(f"F must be a square matrix of finite numbers: {error}") from error
     if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
-        fault = f"its shape is {F.shape}, and {np.isnan(F).sum()} are NaN"
+        fault = f"its shape is {F.shape}, and {(~np.isfinite(F)).sum()} are not finite"
         raise KernelError(f"F must be a square matrix of finite numbers: {fault}")
     if not len(F):
         return Decomposition(np.empty(0), np.empty((0, 2)), F, F, 1.0)

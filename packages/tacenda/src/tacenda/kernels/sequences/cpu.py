@@ -348,6 +348,12 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
     """Run a few long sequences, cut into chunks."""
     F_T = np.ascontiguousarray(F.T)
     size = int(np.clip(runs.lengths.sum() // BATCH, 16, 128))
+    # In float64, where |F|^128 rarely overflows before the states themselves do in float32.
+    with np.errstate(over="ignore", invalid="ignore"):
+        power = np.linalg.matrix_power(F.astype(np.float64), size)
+    if not np.isfinite(power).all():
+        _run(F_T, runs, u, out)
+        return
     counts = -(-runs.lengths // size)
     owner = np.repeat(np.arange(len(counts)), counts)
     heads = np.r_[0, np.cumsum(counts)[:-1]]  # the first chunk of every run
@@ -360,9 +366,7 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
     )
     # First run all chunks side by side, from states of zeros.
     _run(F_T, chunks, u, out)
-    # Then find the state that each chunk inherits, the last one of the chunk before, corrected. The power is taken in
-    # float64, where |F|^128 does not overflow before the states themselves do in float32.
-    power = np.linalg.matrix_power(F.astype(np.float64), size)
+    # Then find the state that each chunk inherits, the last one of the chunk before, corrected.
     inherited = np.zeros((len(owner), len(F)))
     ends = chunks.first + runs.step * (chunks.lengths - 1)
     for i in range(1, len(owner)):
