@@ -62,10 +62,28 @@ def declines(*arguments):
     raise kernels.UnsupportedShape("not today")
 
 
-@pytest.mark.parametrize("operation", [columns_reversed, spoils_its_input, declines])
-def test_the_kit_finds_a_faulty_backend(operation):
-    with pytest.raises(AssertionError):
+def returns_nothing(*arguments):
+    sequences_cpu.lagged_counts(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (columns_reversed, ": length 3, vocabulary"),
+        (spoils_its_input, "changes argument 0: length 3"),
+        (declines, "declines every input"),
+        (returns_nothing, "length 0, .*: 0 arrays, not 3"),
+    ],
+)
+def test_the_kit_finds_a_faulty_backend(operation, message):
+    with pytest.raises(AssertionError, match=f"lagged_counts.*{message}"):
         check_backend(backend_with(lagged_counts=operation))
+
+
+def test_an_error_of_the_backend_says_for_which_input():
+    with pytest.raises(IndexError) as caught:
+        check_backend(backend_with(unit_rows=lambda X: [][0]))
+    assert caught.value.__notes__ == ["unit_rows: 0 rows of 2"]
 
 
 def test_the_kit_finds_an_operation_that_remembers_its_last_call():
@@ -167,6 +185,8 @@ def test_a_module_is_a_backend_and_what_it_has_imported_is_none_of_its_operation
         (types.SimpleNamespace(priority=1), "kind must be"),
         (kernels.Backend(api_version=999), "api_version"),
         (kernels.Backend(priority=0), "only the reference"),
+        (types.SimpleNamespace(kind="kernels"), "priority"),
+        (kernels.Backend(devices="cpu"), "set of names"),
     ],
 )
 def test_the_kit_finds_a_backend_that_does_not_describe_itself(backend, message):

@@ -26,7 +26,15 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from tacenda import kernels, plugins
-from tacenda.kernels.dispatch import OPERATIONS, REFERENCE, define_operations, functions_of, offers
+from tacenda.errors import KernelError
+from tacenda.kernels.dispatch import (
+    OPERATIONS,
+    REFERENCE,
+    check_attributes,
+    define_operations,
+    functions_of,
+    offers,
+)
 from tacenda.kernels.operation import in_place
 from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
 
@@ -48,6 +56,8 @@ def check_backend(
     atol: float = 1e-5,
 ) -> None:
     """Check a backend, which need not be installed. Raises AssertionError, naming the operation and its input.
+
+    An error that the backend raises is not caught; a note on it names both.
 
     Parameters
     ----------
@@ -87,6 +97,10 @@ def _check_description(backend: Any, own: Any) -> None:
     kind, version = getattr(backend, "kind", None), getattr(backend, "api_version", 1)
     assert kind == "kernels", f"kind must be 'kernels', not {kind!r}"
     assert version == kernels.API_VERSION, f"api_version is {version!r}"
+    try:
+        check_attributes(_NAME, backend)
+    except KernelError as error:
+        raise AssertionError(str(error)) from None
     reference = getattr(backend, "file", None) == REFERENCE
     assert reference or backend.priority > 0, "only the reference comes last"
     for name in functions_of(backend):
@@ -125,26 +139,35 @@ def _registered(
 def _check_operation(
     name: str, samples: Samples, device: str, threads: int, rtol: float, atol: float
 ) -> None:
+    """Compare an operation with its specification on all samples, and with itself in several threads."""
     public = OPERATIONS[name]
     outputs = _outputs(public.specification)  # type: ignore[attr-defined]
-    served = 0
+
+    def run(sample: Sample) -> Any:
+        label, arguments = sample
+        try:
+            return _run(public, arguments, device)
+        except Exception as error:
+            error.add_note(f"{name}: {label}")
+            raise
+
     alone = []
     for label, arguments in samples():
         before = copy.deepcopy(arguments)
-        actual = _run(public, arguments, device)
-        alone.append(actual)
+        alone.append(actual := run((label, arguments)))
         for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
             if i not in outputs:
                 _assert_same(now, then, f"{name} changes argument {i}: {label}")
         if actual is not None:
-            served += 1
             with kernels.use(SPECIFICATION):
-                expected = public(*before)
+                expected = _arrays(public(*before))
             _assert_close(actual, expected, f"{name}: {label}", rtol, atol)
-    assert served, f"{name} declines every input; leave it out of the backend"
+    assert any(actual is not None for actual in alone), (
+        f"{name} declines every input; leave it out of the backend"
+    )
     again = list(samples())
     with ThreadPoolExecutor(threads) as pool:
-        together = list(pool.map(lambda case: _run(public, case[1], device), again))
+        together = list(pool.map(run, again))
     for (label, _), first, second in zip(again, alone, together, strict=True):
         _assert_same(first, second, f"{name} differs between threads: {label}")
 
@@ -164,11 +187,11 @@ def _outputs(specification: Callable[..., Any]) -> set[int]:
     return {at for at, name in enumerate(names) if writes(hints.get(name))}
 
 
-def _run(public: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:
-    """Return what the public function does with this backend alone, or None where the backend declines the shape."""
+def _run(public: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> list[Any] | None:
+    """Return the arrays that a public function makes with this backend alone, or None where the backend declines."""
     try:
         with kernels.use(f"{_NAME}@{_OWNER}"):
-            return public(*(_to_device(each, device) for each in arguments))
+            return _arrays(public(*(_to_device(each, device) for each in arguments)))
     except kernels.UnsupportedShape:
         return None
 
@@ -187,11 +210,14 @@ def _to_device(value: Any, device: str) -> Any:
     return value
 
 
-def _assert_close(actual: Any, expected: Any, message: str, rtol: float, atol: float) -> None:
+def _assert_close(
+    actual: list[Any], expected: list[Any], message: str, rtol: float, atol: float
+) -> None:
     """Shapes and kinds are equal, and so are numbers, up to the tolerances for floating ones."""
-    finite = [b[np.isfinite(b)] for b in _arrays(expected) if b.dtype.kind == "f"]
+    assert len(actual) == len(expected), f"{message}: {len(actual)} arrays, not {len(expected)}"
+    finite = [b[np.isfinite(b)] for b in expected if b.dtype.kind == "f"]
     scale = max((float(np.abs(b).max(initial=0)) for b in finite), default=0.0)
-    for a, b in zip(_arrays(actual), _arrays(expected), strict=True):
+    for a, b in zip(actual, expected, strict=True):
         assert a.shape == b.shape, message
         assert a.dtype.kind == b.dtype.kind, message
         if b.dtype.kind != "f":
@@ -201,7 +227,10 @@ def _assert_close(actual: Any, expected: Any, message: str, rtol: float, atol: f
 
 
 def _assert_same(first: Any, second: Any, message: str) -> None:
-    for a, b in zip(_arrays(first), _arrays(second), strict=True):
+    """Both have the same arrays."""
+    arrays, others = _arrays(first), _arrays(second)
+    assert len(arrays) == len(others), message
+    for a, b in zip(arrays, others, strict=True):
         np.testing.assert_array_equal(a, b, message)
 
 
