@@ -115,11 +115,26 @@ def test_a_declined_shape_falls_to_the_next_backend(install):
     assert kernels.resolve("op")(1) == "low"
 
 
-def test_a_declined_shape_with_nobody_left_says_who_declined_and_why(install):
-    install("high", 20, op=decline)
-    install("low", 10, op=decline)
-    with pytest.raises(KernelError, match=r"high: a width of 3 .* low: a width of 3"):
-        kernels.resolve("op")(1)
+@pytest.mark.parametrize(("choice", "asked"), [("high", [1, 0]), ("high,low", [1, 1])])
+def test_a_declined_shape_with_nobody_left_says_who_declined_and_why(install, choice, asked):
+    calls = [0, 0]
+
+    def decline(place):
+        def run(X):
+            calls[place] += 1
+            raise kernels.UnsupportedShape(f"{calls[place]} is not served")
+
+        return run
+
+    install("high", 20, unit_rows=decline(0))
+    install("low", 10, unit_rows=decline(1))
+    reasons = "; ".join(f"{name}: 1 is not served" for name in choice.split(","))
+    message = rf"chooses runs 'unit_rows' on cpu \({reasons}\): add one that does, of .*reference"
+    for run in (unit_rows, lambda X: kernels.resolve("unit_rows")(X)):
+        with kernels.use(choice), pytest.raises(kernels.UnsupportedShape, match=message):
+            run(np.ones((2, 3)))
+        assert calls == asked
+        calls[:] = 0, 0
 
 
 def test_other_errors_of_a_backend_are_not_hidden(install):
@@ -233,8 +248,8 @@ def test_an_unknown_name_lists_the_known(install):
         kernels.resolve("merge_counts")
 
 
-@pytest.mark.parametrize("name", [3, None, ["cpu"]])
-def test_a_choice_that_is_no_text_is_refused(name):
+@pytest.mark.parametrize("name", [3, None, ["cpu"], "", " , "])
+def test_a_choice_without_a_name_is_refused(name):
     with pytest.raises(KernelError, match="chooses no backend: give a name"), kernels.use(name):
         pass
 
@@ -308,6 +323,16 @@ def test_an_operation_that_is_defined_again_replaces_the_first():
     with kernels.use("reference"):
         assert [define("first")(), define("second")()] == ["first", "second"]
     del dispatch.OPERATIONS["pick"]
+
+
+def test_an_operation_of_another_module_is_not_replaced():
+    def unit_rows(X):
+        return X
+
+    with pytest.raises(
+        KernelError, match=f"^tacenda.kernels.shared and {__name__} both define .* unit_rows: ren"
+    ):
+        kernels.operation(unit_rows)
 
 
 def test_integers_are_not_converted_to_others():

@@ -47,7 +47,10 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 class UnsupportedShape(KernelError):  # noqa: N818 - it passes a call on, and is rarely seen as an error
-    """Raised by a backend's operation, before any work, for shapes or dtypes it does not serve."""
+    """Raised by a backend's operation, before any work, for shapes or dtypes it does not serve.
+
+    Also raised by a public operation that all its backends decline.
+    """
 
 
 class Backend(SimpleNamespace):
@@ -77,14 +80,15 @@ def use(name: str) -> Iterator[None]:
     ----------
     name
         A backend, or several separated by commas, tried in that order; ``name@distribution`` where
-        two distributions offer the same name. Anything else than text raises `KernelError`; an unknown
+        two distributions offer the same name. Anything without a name raises `KernelError`; an unknown
         or ambiguous name, or an operation the named backends do not offer, when an operation is called.
     """
-    if not isinstance(name, str):
+    names = _split_names(name) if isinstance(name, str) else ()
+    if not names:
         raise KernelError(
             f"kernels.use({name!r:.80}) chooses no backend: give a name, or several separated by commas"
         )
-    token = chosen.set(_names(name))
+    token = chosen.set(names)
     try:
         yield
     finally:
@@ -115,64 +119,69 @@ def define_operations() -> None:
 def resolve(operation: str, device: str = "cpu") -> Operation:
     """Find the function that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    The function tries the fitting backends in order, until one does not raise `UnsupportedShape`. Raises KernelError if
-    no backend fits; the message names every one that was skipped, and why.
+    The function tries the fitting backends in order, until one does not raise `UnsupportedShape`; if all do, it raises
+    that. Raises KernelError if no backend fits; the message names every one that was skipped, and why.
     """
     kind = device if device == HOST_TENSORS else device.partition(":")[0]
     found = resolved.get((operation, kind, chosen.get(), plugins.generation))
-    return (found or choose(operation, kind))[1]
+    best, try_others = found or choose(operation, kind)
+
+    def run(*args: Any) -> Any:
+        try:
+            return best(*args)
+        except UnsupportedShape as declined:
+            return try_others(declined, *args)
+
+    return run
 
 
 def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
-    """Return the best function for an operation, and one that also tries the other backends if it declines."""
-    wanted = chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
+    """Return the best function for an operation, and one that tries the others when the best declines.
+
+    The second takes the `UnsupportedShape` of the first, and then the arguments.
+    """
+    wanted = chosen.get() or _split_names(os.environ.get(ENVIRONMENT, ""))
     if operation not in OPERATIONS:
         define_operations()
     key = operation, kind, chosen.get(), plugins.generation
     loaded, unloaded = _load_backends()
     fitting, skipped = _find_fitting(_select(loaded, unloaded, wanted), operation, kind)
 
-    def nothing_left(reasons: list[str]) -> KernelError:
-        why = f" ({'; '.join(reasons)})" if reasons else ""
-        if kind == HOST_TENSORS:
-            return KernelError(
-                f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
-            )
-        if not wanted:
-            return KernelError(
-                f"no kernel backend runs {operation!r} on {kind}{why}: see `tacenda plugins kernels`"
-            )
-        others, _ = _find_fitting(_select(loaded, unloaded, ()), operation, kind)
-        names = [name for name, _ in others if name not in wanted]
-        advice = f"add one that does, of {', '.join(names)}" if names else "no installed one does"
-        return KernelError(
-            f"no kernel backend that {_name_choice(wanted)} chooses runs {operation!r} on {kind}{why}: {advice}"
-        )
+    def check_reference(name: str, reasons: list[str]) -> None:
+        if name == REFERENCE and not wanted:  # what was chosen by name needs no warning
+            _warn_of_reference(operation, reasons, unloaded)
 
-    if not fitting:
-        raise nothing_left(skipped + unloaded)
-    asked_for = bool(wanted)  # what was chosen by name needs no warning
-
-    def run(*args: Any) -> Any:
-        """Call the first function that does not decline. Raises KernelError if all do."""
-        reasons = list(skipped)
-        for name, function in fitting:
-            if name == REFERENCE and not asked_for:
-                _warn_of_reference(operation, reasons, unloaded)
+    def try_others(declined: UnsupportedShape, *args: Any) -> Any:
+        reasons = [*skipped, f"{best}: {declined}"]
+        for name, function in others:
+            check_reference(name, reasons)
             try:
                 return function(*args)
             except UnsupportedShape as error:
                 reasons.append(f"{name}: {error}")
-                last = error
-        raise nothing_left(reasons + unloaded) from last
+        raise UnsupportedShape(_explain(operation, kind, wanted, reasons + unloaded)) from declined
 
-    best, function = fitting[0]
-    warns = best == REFERENCE and not asked_for
-    found = run if warns else function, run if warns or len(fitting) > 1 else function
+    if not fitting:
+        raise KernelError(_explain(operation, kind, wanted, skipped + unloaded))
+    (best, run), *others = fitting
+    check_reference(best, skipped)
     if len(resolved) >= _REMEMBERED:
         resolved.clear()
-    resolved[key] = found
-    return found
+    resolved[key] = run, try_others
+    return run, try_others
+
+
+def _explain(operation: str, kind: str, wanted: _Choice, reasons: list[str]) -> str:
+    """Return a sentence on an operation that no backend runs: why, and what to do."""
+    if kind == HOST_TENSORS:
+        return f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
+    on = f"{kind} ({'; '.join(reasons)})" if reasons else kind
+    if not wanted:
+        return f"no kernel backend runs {operation!r} on {on}: see `tacenda plugins kernels`"
+    others, _ = _find_fitting(_select(*_load_backends(), ()), operation, kind)
+    names = [name for name, _ in others if name not in wanted]
+    advice = f"add one that does, of {', '.join(names)}" if names else "no installed one does"
+    return f"no kernel backend that {_name_choice(wanted)} chooses runs {operation!r} on {on}: {advice}"
 
 
 def _find_fitting(
@@ -203,9 +212,9 @@ def _name_choice(wanted: _Choice) -> str:
     return f"kernels.use({names!r})" if chosen.get() else f"{ENVIRONMENT}={names}"
 
 
-def _names(text: str) -> _Choice:
+def _split_names(text: str) -> _Choice:
     """Return the names in a list separated by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def offers(backend: Any, operation: str) -> bool:
@@ -244,7 +253,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     for record in plugins.available("kernels"):
         try:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
-            _check_backend(record.name, backend)
+            check_attributes(record.name, backend)
             loaded.append((record.name, record.distribution, backend))
         except (PluginError, KernelError) as error:  # a broken backend must not disturb the others
             reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
@@ -255,7 +264,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
     return loaded, skipped
 
 
-def _check_backend(name: str, backend: Any) -> None:
+def check_attributes(name: str, backend: Any) -> None:
     """Raise KernelError for a bad priority or bad devices."""
     priority = getattr(backend, "priority", None)
     if not isinstance(priority, int | float) or priority != priority:
@@ -307,5 +316,5 @@ def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) 
     if (operation, why) not in _warned:
         _warned.add((operation, why))
         warnings.warn(
-            f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning, stacklevel=3
+            f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning, stacklevel=5
         )

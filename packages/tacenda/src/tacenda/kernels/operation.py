@@ -85,10 +85,14 @@ def operation(
         Takes checked arguments, those that its parameters name. It raises KernelError for what annotations cannot say,
         and may return arguments to use instead, by name.
 
-    Raises KernelError if ``prepare`` has a parameter that is neither an argument of the operation nor optional.
+    A function defined again replaces the first, as in a notebook. Raises KernelError if another module has an operation
+    of this name, or if ``prepare`` has a parameter that is neither an argument of the operation nor optional.
     """
     if specification is None:
         return functools.partial(operation, prepare=prepare)
+    name, module = specification.__name__, specification.__module__
+    if (home := getattr(dispatch.OPERATIONS.get(name), "__module__", module)) != module:
+        raise KernelError(f"{home} and {module} both define the operation {name}: rename one")
     taken = [] if prepare is None else _list_taken(prepare, specification)
     space: dict[str, Any] = {}
     call: Any = functools.wraps(specification)(FunctionType(_write_and_call.__code__, space))
@@ -102,8 +106,8 @@ def operation(
 
     space["_write"] = write
     call.specification = specification
-    dispatch.OPERATIONS[specification.__name__] = call
-    dispatch.resolved.clear()  # which may have an earlier function of this name, as in a notebook
+    dispatch.OPERATIONS[name] = call
+    dispatch.resolved.clear()  # which may have an earlier function of this name
     return call
 
 
@@ -144,8 +148,8 @@ def {name}({signature}):
         _run, _others = _resolved.get(("{name}", "cpu", _chosen.get(), _plugins.generation)) or _choose("{name}")
         try:
             return _run({names})
-        except _UnsupportedShape:
-            return _others({names})
+        except _UnsupportedShape as _declined:
+            return _others(_declined, {names})
     except Exception:
         _explain({names})
         raise
