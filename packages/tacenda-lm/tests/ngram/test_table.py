@@ -12,7 +12,7 @@ from tacenda import artifact
 from tacenda.artifact import folder
 from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import lookup, spooling
+from tacenda_lm.ngram import kneser_ney, lookup, plain, spooling
 from tacenda_lm.ngram import table as table_module
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.spooling import Scratch
@@ -211,6 +211,20 @@ def test_a_large_table_that_nobody_has_checked_harms_nothing(model, monkeypatch,
     ):
         with suppress(ArtifactError):
             act()
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_an_impossible_probability_is_refused_in_a_line_that_is_improbable(monkeypatch, is_plain):
+    model = KneserNey(order=2).fit([["a", "b", "c"], ["b", "c", "a"], ["c"], ["a", "b"]])
+    *ngrams, backoffs = orders_of(model.table)
+    raised = changed(backoffs[0], model.vocabulary.id_of("a"), 3.0)
+    model.learned = table_of(*ngrams, [raised])
+    if is_plain:
+        monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
+    line = "b b b b b b a c"  # p(c | a) is above one
+    for use in (model.score, model.perplexity, model.surprisal):
+        with pytest.raises(ArtifactError, match="impossible probability"):
+            use(line)
 
 
 def test_a_saved_table_is_mapped_and_its_bytes_can_be_verified(model, tmp_path, monkeypatch):

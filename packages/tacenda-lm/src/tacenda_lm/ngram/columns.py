@@ -3,6 +3,9 @@
 MAX_LOG_PROB = 1e-3  # rounding lifts a log-probability above 0 by less; more is damage
 MAX_CODED_LOG_PROB = 1.0  # the same where log-probabilities are codes of few bits
 
+# bits of numbers that are stored themselves and not as codes: a float32, without its sign if it is never positive
+EXACT_PROB, EXACT_BACKOFF = 31, 32
+
 BLOCK = 64  # n-grams whose near places are distances from one number
 
 #: Columns of ``shape`` (orders, columns), in their order: the number of n-grams, the bits of a record and the bit where

@@ -443,9 +443,7 @@ class KneserNey(LanguageModel):
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
             total, is_scored = scorer.score_line(*scorer.arguments, text, bos, eos)
             if is_scored:
-                if not total <= 0:
-                    total = self._check_scores(np.array([total]))[0]
-                return float(total) / _LN10
+                return total / _LN10
         return super().score(sentence, bos, eos)
 
     def _measure_line(self, line: str) -> Perplexity | None:
@@ -454,8 +452,7 @@ class KneserNey(LanguageModel):
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
         known, unknown, end, n_words, n_oov = scorer.measure_line(*scorer.arguments, text)
-        # blank lines, lines with special tokens and damaged tables are left to the slower way
-        if n_words < 1 or not max(known, unknown, end) <= 0:
+        if n_words < 1:  # blank lines, lines with special tokens and damaged tables
             return None
 
         def spell() -> tuple[int, float]:

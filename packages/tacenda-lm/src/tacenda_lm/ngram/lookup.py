@@ -22,6 +22,8 @@ from tacenda.kernels.machinery.vectors import prefetch
 from tacenda_lm.ngram.columns import (
     BACKOFF,
     BLOCKS,
+    EXACT_BACKOFF,
+    EXACT_PROB,
     FAR,
     LISTS,
     N_VALUES,
@@ -63,7 +65,7 @@ def log_prob(data, shape, n, place):
     """Return the log-probability of an n-gram of n + 1 words."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD]
     code = bits(data, at, shape[n, PROB])
-    if shape[n, PROB] == 31:
+    if shape[n, PROB] == EXACT_PROB:
         return np.uint32(code | _SIGN).view(np.float32)
     return value(data, shape[n, PROBS], code)
 
@@ -73,7 +75,7 @@ def backoff(data, shape, n, place):
     """Return the back-off of an n-gram of n + 1 words, which must not be of the highest order."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD] + shape[n, PROB]
     code = bits(data, at, shape[n, BACKOFF])
-    if shape[n, BACKOFF] == 32:
+    if shape[n, BACKOFF] == EXACT_BACKOFF:
         return np.uint32(code).view(np.float32)
     if code >= np.uint64(shape[n, N_VALUES]):
         return np.float32(np.nan)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.offsets import rechunk
-from tacenda_lm.ngram.columns import BLOCK
+from tacenda_lm.ngram.columns import BLOCK, EXACT_BACKOFF, EXACT_PROB
 from tacenda_lm.ngram.rows import Int64, Rows
 from tacenda_lm.ngram.spooling import Scratch, Spool
 from tacenda_lm.ngram.table import LAYOUT, Table
@@ -80,10 +80,10 @@ class TableWriter:
         ngrams, contexts = self._ngrams[order - 1], self._contexts[order - 1]
         probs, backoffs = self._codes[order - 1] if self._codes else (None, None)
         # the word of a unigram is its place
-        widths = [self._word_bits if order > 1 else 0, _count_bits(probs, 31), 0, 0]
+        widths = [self._word_bits if order > 1 else 0, _count_bits(probs, EXACT_PROB), 0, 0]
         if order < self._order:
             backoffs, widths[3] = _choose_widths(contexts, backoffs)
-            widths[2] = _count_bits(backoffs, 32)
+            widths[2] = _count_bits(backoffs, EXACT_BACKOFF)
         else:
             backoffs = None
         places = _PlaceIndex(widths[3])
@@ -171,7 +171,7 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
             distinct = np.union1d(distinct, backoffs)
     size, lengths = contexts.n_rows, np.concatenate(spans)
     bits = max(len(distinct) - 1, 0).bit_length()
-    if 0 < len(distinct) <= _MAX_CODES and bits * size + 32 * len(distinct) < 32 * size:
+    if 0 < len(distinct) <= _MAX_CODES and bits * size + EXACT_BACKOFF * len(distinct) < EXACT_BACKOFF * size:
         codes = distinct
     # every record has the bits of a near place, and a block that needs more has also a list of whole places
     costs = [

@@ -26,9 +26,12 @@ from tacenda_lm.ngram.columns import (
     BACKOFF,
     BLOCK,
     BLOCKS,
+    EXACT_BACKOFF,
+    EXACT_PROB,
     FAR,
     LISTS,
     MAX_CODED_LOG_PROB,
+    MAX_LOG_PROB,
     N_VALUES,
     NEAR,
     PROB,
@@ -63,13 +66,15 @@ def _value(data: _Data, at: int, code: int) -> float:
 def _log_prob(data: _Data, rows: _Rows, n: int, place: int) -> float:
     row = rows[n]
     code = _bits(data, row[RECORDS] + place * row[WIDTH] + row[WORD], row[PROB])
-    return _float32(code | 1 << 31) if row[PROB] == 31 else _value(data, row[PROBS], code)
+    if row[PROB] == EXACT_PROB:
+        return _float32(code | 1 << EXACT_PROB)
+    return _value(data, row[PROBS], code)
 
 
 def _backoff(data: _Data, rows: _Rows, n: int, place: int) -> float:
     row = rows[n]
     code = _bits(data, row[RECORDS] + place * row[WIDTH] + row[WORD] + row[PROB], row[BACKOFF])
-    if row[BACKOFF] == 32:
+    if row[BACKOFF] == EXACT_BACKOFF:
         return _float32(code)
     return _value(data, row[VALUES], code) if code < row[N_VALUES] else math.nan
 
@@ -202,7 +207,7 @@ class WordTable:
 def _score(
     words: _Words, data: _Data, shape: _Int64, text: Any, bos: bool, eos: bool
 ) -> tuple[list[int], list[float]] | None:
-    """Return the ids of a line and their scores; None if ``<s>`` or ``</s>`` is written in it."""
+    """Return the ids of a line and their scores; None for a line that `words.score_line` leaves."""
     vocabulary, is_ascii = words
     line = text.tobytes().decode("utf-8", "surrogatepass")
     tokens = tokens_of(line, ASCII_WHITESPACE if is_ascii else "whitespace")
@@ -212,9 +217,10 @@ def _score(
     scores, matched = np.empty(len(ids)), np.empty(len(ids), np.int64)
     context = np.full(int(bos), vocabulary.boundary_id)
     sequence_scores(data, shape, ids, np.array([0, len(ids)]), context, scores, matched)
-    if shape[0, PROB] < 31:  # rounding may have made a probability greater than one
-        scores[(scores > 0) & (scores <= MAX_CODED_LOG_PROB)] = 0.0
-    return ids.tolist(), scores.tolist()
+    is_coarse = shape[0, PROB] < EXACT_PROB
+    if not (scores <= (MAX_CODED_LOG_PROB if is_coarse else MAX_LOG_PROB)).all():
+        return None
+    return ids.tolist(), (np.minimum(scores, 0.0) if is_coarse else scores).tolist()
 
 
 def score_line(

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
-from tacenda_lm.ngram.columns import BLOCK, MAX_LOG_PROB
+from tacenda_lm.ngram.columns import BLOCK, EXACT_BACKOFF, EXACT_PROB, MAX_LOG_PROB
 
 MAX_ORDER = 16  # the longest n-grams of any model
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
@@ -130,7 +130,7 @@ class Table(Arrays):
     @property
     def is_coarse(self) -> bool:
         """Whether log-probabilities are codes of few bits, so that probabilities sum to one only approximately."""
-        return bool(self.layout[0, 1] < 31)
+        return bool(self.layout[0, 1] < EXACT_PROB)
 
     # -- unpacked ----------------------------------------------------------------------------------
 
@@ -227,13 +227,13 @@ def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
     if (layout < 0).any() or layout[-1, 2:].any():  # the highest order has no back-offs and places
         return False
     inner_backoff, inner_backoffs = backoff[:-1], backoffs[:-1]
-    is_float = (inner_backoff == 32) & (inner_backoffs == 0)
-    n_codes = np.int64(1) << np.minimum(inner_backoff, 32)
-    is_code = (inner_backoff < 32) & (inner_backoffs >= 1) & (inner_backoffs <= n_codes)
+    is_float = (inner_backoff == EXACT_BACKOFF) & (inner_backoffs == 0)
+    n_codes = np.int64(1) << np.minimum(inner_backoff, EXACT_BACKOFF)
+    is_code = (inner_backoff < EXACT_BACKOFF) & (inner_backoffs >= 1) & (inner_backoffs <= n_codes)
     return bool(
         (size <= _MAX_NGRAMS).all()
         and (near <= 48).all()
-        and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
+        and (((prob >= 1) & (prob <= 16)) | (prob == EXACT_PROB)).all()
         and (lists <= size // BLOCK + 1).all()
         and (is_float | is_code).all()
     )
@@ -254,7 +254,7 @@ def _compute_shape(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64]
         far = blocks + (size // BLOCK + 1 if inner else 0)
         values = far + lists * BLOCK
         probs = values + -(-backoffs // 2)
-        end = probs + ((1 << prob) // 2 if prob < 31 else 0)
+        end = probs + ((1 << prob) // 2 if prob < EXACT_PROB else 0)
         row = (size, width, records * 64, word, prob, backoff, near)
         shape.append((*row, blocks, far, lists, values, probs, backoffs))
     return np.array(shape, np.int64), end

@@ -20,7 +20,7 @@ from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
-from tacenda_lm.ngram.columns import MAX_CODED_LOG_PROB, PROB
+from tacenda_lm.ngram.columns import EXACT_PROB, MAX_CODED_LOG_PROB, MAX_LOG_PROB, PROB
 from tacenda_lm.ngram.lookup import sequence_scores
 from tacenda_lm.sequences import Ids, Offsets
 
@@ -198,38 +198,47 @@ def _is_start(text, begin, end):
 
 @njit(inline=True)
 def _score(words, data, shape, text, bos, eos):
-    """Return how many ids a line has, -1 if special tokens are written in it; the ids, and their log-probabilities."""
+    """Return how many ids a line has, the ids, and their log-probabilities.
+
+    The number is -1 for a line that is left to the callers: special tokens are written in it, or a damaged table gives
+    an impossible probability.
+    """
     ids = np.empty(len(text) // 2 + 2, np.int32)
     n = _encode(words, text, 0, len(text), eos, ids, 0)
     scores, matched = np.empty(max(n, 0), np.float64), np.empty(max(n, 0), np.int64)
     if n > 0:
         context, offsets = np.full(np.int64(bos), words[3], np.int64), np.array([0, n])
         sequence_scores(data, shape, ids, offsets, context, scores, matched)
-        if shape[0, PROB] < 31:  # rounding may have made a probability greater than one
-            for i in range(n):
-                if 0 < scores[i] <= MAX_CODED_LOG_PROB:
-                    scores[i] = 0.0
+        is_coarse = shape[0, PROB] < EXACT_PROB
+        limit = MAX_CODED_LOG_PROB if is_coarse else MAX_LOG_PROB
+        for i in range(n):
+            if not scores[i] <= limit:
+                return np.int64(-1), ids, scores
+            if is_coarse:  # rounding may have made a probability greater than one
+                scores[i] = min(scores[i], 0.0)
     return n, ids, scores
 
 
 @njit
 def score_line(words, data, shape, text, bos, eos):
-    """Return the log-probability of a line, and True; or 0 and False if special tokens are written in it.
+    """Return the log-probability of a line, and True; or 0 and False for a line that `_score` leaves.
 
     ``bos`` and ``eos`` say whether the line follows ``<s>``, and whether ``</s>`` is scored too.
     """
     n, _, scores = _score(words, data, shape, text, bos, eos)
+    if n < 0:
+        return 0.0, False
     total = 0.0
     for score in scores:
         total += score
-    return total, n >= 0
+    return total, True
 
 
 @njit
 def measure_line(words, data, shape, text):
     """Return the log-probabilities of known words, of unknown words and of ``</s>`` in a line, and two counts.
 
-    The counts are the number of words, -1 if special tokens are written in the line, and the number of unknown words.
+    The counts are the number of words, -1 for a line that `_score` leaves, and the number of unknown words.
     """
     n, ids, scores = _score(words, data, shape, text, True, True)
     if n < 0:
