@@ -91,9 +91,31 @@ def test_a_state_of_other_words_is_refused(name, words):
     assert_refuses(lambda: model.log_probs([state]), DataError, f"{name}, log_probs")
 
 
-def test_a_missing_state_is_refused_and_does_not_leave_the_first_word_without_a_score():
-    with pytest.raises(DataError, match="no state to begin from: give model"):
-        fitted("LBL").score_from(None, np.array([1, 2]))
+@pytest.mark.parametrize("name", MODELS)
+def test_missing_states_and_lists_of_texts_are_refused(name):
+    model, ragged = fitted(name), [[1, 2], [1]]
+    for use in (
+        lambda: model.score_from(None, np.array([1, 2])),
+        lambda: model.log_prob([None], [1]),
+        lambda: model.log_probs([model.start(), None]),
+    ):
+        with pytest.raises(DataError, match="the state is None: give model"):
+            use()
+    for use in (
+        lambda: model.log_prob(None, [1]),
+        lambda: model.log_prob(model.start(), [1]),
+        lambda: model.log_probs(model.start()),
+    ):
+        with pytest.raises(DataError, match="give a list of states"):
+            use()
+    for use in (
+        lambda: model.score_from(model.start(), ragged),
+        lambda: model.score_corpus(ragged, [0, 2]),
+        lambda: model.log_prob([model.start()] * 2, ragged),
+        lambda: list(model.distributions(ragged, [0, 2])),
+    ):
+        with pytest.raises(DataError, match="not lists of different lengths"):
+            use()
 
 
 @pytest.mark.parametrize(

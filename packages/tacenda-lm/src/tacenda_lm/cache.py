@@ -20,7 +20,16 @@ from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Floats, Ids, Integers, check_ids, check_sequences, check_step
+from tacenda_lm.sequences import (
+    Floats,
+    Ids,
+    Integers,
+    check_following,
+    check_ids,
+    check_sequences,
+    check_states,
+    check_step,
+)
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _Float64 = npt.NDArray[np.float64]
@@ -105,6 +114,7 @@ class _Cache(LanguageModel):
         raise NotImplementedError
 
     def log_probs(self, states: Sequence[State]) -> _Float64:
+        check_states(states)
         _, kappa = self.vocabulary, self.settings.prior_words
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
         for row, (words, weights) in zip(rows, self._recall(states), strict=True):
@@ -176,8 +186,9 @@ class UnigramCache(_Cache):
         return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
+        ids = check_following(state, ids, len(self.vocabulary))
         words = self._words(state)
-        text = np.concatenate([words, check_ids(ids, len(self.vocabulary))])
+        text = np.concatenate([words, ids])
         scores = self.score_corpus(text, np.array([0, len(text)]))[len(words) :]
         return scores, State(text[-self.settings.window :].tobytes())
 
@@ -379,7 +390,7 @@ class NeuralCache(_Cache):
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
         from tacenda_lm.compiled import sum_matching_weights  # imports numba
 
-        ids = check_ids(ids, len(self.vocabulary))
+        ids = check_following(state, ids, len(self.vocabulary))
         inner, window = State(state.parts(3)[0]), self.settings.window
         kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
         words, entries = self._unpack_entries(state, width)

@@ -48,7 +48,7 @@ from tacenda_lm.sequences import (
     Offsets,
     blocks,
     check_blank_lines,
-    check_ids,
+    check_following,
     check_pairs,
     check_sequences,
     encode_sentences,
@@ -169,7 +169,7 @@ class LanguageModel(Estimator):
         """Return log p(word | state) for pairs of states and words: natural, float64 (states,).
 
         ``words`` are ids (states,). Raises DataError for an id that is not in the vocabulary, and
-        unless there is one id for each state.
+        unless there is a list with one state for each id.
         """
         ids = check_pairs(states, words, len(self.vocabulary))
         rows = self.log_probs(states)
@@ -202,7 +202,7 @@ class LanguageModel(Estimator):
         Use this to score a stream in parts. ``state`` is not changed. Raises DataError for an id that is not in the
         vocabulary.
         """
-        ids = check_ids(ids, len(self.vocabulary))
+        ids = check_following(state, ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]

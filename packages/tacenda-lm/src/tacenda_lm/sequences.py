@@ -44,7 +44,12 @@ def check_sequences(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids
 
 def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:  # lists of different lengths
+        raise DataError(
+            "ids must be integers in one dimension, not lists of different lengths"
+        ) from error
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise DataError(
             f"ids must be integers in one dimension, not {array.dtype} of shape {array.shape}"
@@ -56,8 +61,23 @@ def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
+def check_states(states: Sequence[Any]) -> None:
+    """Raise DataError for a single state in place of a list, and for None among states, which may have other types."""
+    if states is None or isinstance(states, State):
+        raise DataError(f"give a list of states, such as [model.start()], not {states!r:.40}")
+    if any(state is None for state in states):
+        raise DataError("the state is None: give model.start() or model.null()")
+
+
+def check_following(state: Any, ids: Integers, n_types: int) -> Ids:
+    """Return the ids as `check_ids` does. Raises DataError also where there is no state before them."""
+    check_states([state])
+    return check_ids(ids, n_types)
+
+
 def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
-    """Return the words as `check_ids` does. Raises DataError also unless there is one for each state."""
+    """Return the words as `check_ids` does. Raises DataError also unless there is a list with a state for each."""
+    check_states(states)
     ids = check_ids(words, n_types)
     if len(ids) != len(states):
         raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import DataError
 from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
@@ -17,9 +16,10 @@ from tacenda_lm.sequences import (
     Floats,
     Ids,
     Integers,
-    check_ids,
+    check_following,
     check_pairs,
     check_sequences,
+    check_states,
     check_step,
 )
 from tacenda_lm.states import State
@@ -91,8 +91,6 @@ class Predictor:
         self, state: State, ids: Ids, parts: list[Any], convert: Callable[[Floats, Ids], Any]
     ) -> tuple[Any, State]:
         """Return converted vectors of ids that follow a state, appended to ``parts``, and the state after."""
-        if state is None:  # for `passes`, none comes before: the first id would not be predicted
-            raise DataError("there is no state to begin from: give model.start() or model.null()")
         for vectors, words, after in self.passes(Stream.following(ids), state):
             parts.append(convert(vectors, words))
             state = after or state
@@ -147,6 +145,7 @@ class StreamModel(LanguageModel):
         return self._fitted.after(state, int(word))
 
     def log_probs(self, states: Sequence[State]) -> Floats:
+        check_states(states)
         return self._fitted.rows(self._fitted.vectors(states))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
@@ -163,7 +162,7 @@ class StreamModel(LanguageModel):
         return self._fitted.score(self._make_stream(ids, offsets))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        ids, ends = self._find_restarts(ids)
+        ids, ends = self._find_restarts(state, ids)
         if not len(ends):
             return self._fitted.score_from(state, ids)
         # the rest of a sentence, whole sentences, and the beginning of one
@@ -174,7 +173,7 @@ class StreamModel(LanguageModel):
 
     def vectors_from(self, state: State, ids: Integers) -> tuple[Floats, State]:
         """Return the vectors that predict the ids that follow a state (tokens, width), and the state after them."""
-        words, ends = self._find_restarts(ids)
+        words, ends = self._find_restarts(state, ids)
         if not len(ends):
             return self._fitted.vectors_from(state, words)
         parts = []
@@ -186,9 +185,9 @@ class StreamModel(LanguageModel):
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Floats]:
         return self._fitted.distributions(self._make_stream(ids, offsets))
 
-    def _find_restarts(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Return checked ids, and the places after a ``</s>`` where a sentence begins without context."""
-        words = check_ids(ids, len(self.vocabulary))
+    def _find_restarts(self, state: State, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Return checked ids after a state, and the places after a ``</s>`` where a sentence begins without context."""
+        words = check_following(state, ids, len(self.vocabulary))
         if self.settings.across_sentences:
             return words, np.empty(0, np.int64)
         return words, np.flatnonzero(words == self.vocabulary.boundary_id) + 1

@@ -64,10 +64,10 @@ class Stream(NamedTuple):
         if isinstance(corpus.ids, np.memmap):
             ids, offsets = join_texts(_convert_blocks(corpus, boundary, across))
             return cls(ids, np.array([0, len(ids)]) if across else offsets)
-        ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
-        if not across:
-            return cls.of(ids, offsets, boundary, across)
-        return cls(np.insert(ids, 0, boundary), np.array([0, len(ids) + 1]))
+        if across:
+            ids = np.insert(corpus.ids, corpus.offsets, boundary)
+            return cls(ids, np.array([0, len(ids)]))
+        return cls.of(*with_ends(corpus.ids, corpus.offsets, boundary), boundary, across)
 
     @property
     def firsts(self) -> _Bools:

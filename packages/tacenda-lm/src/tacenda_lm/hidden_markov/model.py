@@ -18,8 +18,10 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     Offsets,
+    check_following,
     check_pairs,
     check_sequences,
+    check_states,
     check_step,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
@@ -107,6 +109,7 @@ class HiddenMarkov(LanguageModel):
         return np.log(np.maximum(probabilities, _MIN_PROBABILITY))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
+        check_states(states)
         tables = self.tables
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
         parts = [self._unpack(state) for state in states]
@@ -133,7 +136,8 @@ class HiddenMarkov(LanguageModel):
         return log_probs
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        words, cuts = self._sentences(ids, np.array([0, np.size(ids)]))
+        words = check_following(state, ids, len(self.vocabulary))
+        words, cuts = self._sentences(words, np.array([0, len(words)]))
         log_probs = np.empty(len(words), np.float64)
         if not len(words):
             state.check_begun()

@@ -39,9 +39,10 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     blocks,
-    check_ids,
+    check_following,
     check_pairs,
     check_sequences,
+    check_states,
     check_step,
     encode_text,
     with_ends,
@@ -278,6 +279,7 @@ class Mixture(LanguageModel):
         )
 
     def log_probs(self, states: Sequence[State]) -> Float64:
+        check_states(states)
         if not states:
             return np.empty((0, len(self.vocabulary)))
         inner, weights = self._unpack_weights(states)
@@ -344,7 +346,7 @@ class Mixture(LanguageModel):
 
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Return the log-probabilities of `score_from` of each component (components, tokens), and the state after."""
-        checked = check_ids(ids, len(self.vocabulary))
+        checked = check_following(state, ids, len(self.vocabulary))
         parts = zip(self._split_state(state), self._with_maps(), strict=True)
         pairs = [model.score_from(part, _renumber(checked, its)) for part, (model, its) in parts]
         return np.stack([scores for scores, _ in pairs]), _join(after for _, after in pairs)

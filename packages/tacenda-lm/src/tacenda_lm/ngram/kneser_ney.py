@@ -45,9 +45,10 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     Offsets,
-    check_ids,
+    check_following,
     check_pairs,
     check_sequences,
+    check_states,
     check_step,
     check_word,
 )
@@ -422,6 +423,7 @@ class KneserNey(LanguageModel):
         return _to_context(rows).reshape(-1, width), lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
+        check_states(states)
         scores = np.empty((len(states), self.table.n_types), np.float64)
         lookups().conditionals(*self.table.arguments, *self._stack_contexts(states), scores)
         return self._check_scores(scores)
@@ -527,7 +529,7 @@ class KneserNey(LanguageModel):
         return float(scores[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        ids = check_ids(ids, self.table.n_types)
+        ids = check_following(state, ids, self.table.n_types)
         context = state.parts()
         scores, _ = self._score_sequences(ids, np.array([0, len(ids)]), context)
         return scores, self._state_of((*context, *ids[-self.table.order :].tolist()))
