@@ -14,12 +14,11 @@ from tacenda.testing.models import STRANGE
 from tacenda_embeddings.varembed.morphemes import (
     BEGIN,
     MAX_LETTERS,
+    SEGMENTERS,
     Lattice,
     MorfessorSegmenter,
     build_trie,
     find_best_pieces,
-    learn_segmenter,
-    load_segmenter,
 )
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
@@ -32,7 +31,7 @@ STRANGE_WORDS = [*STRANGE, "x" * 10_000, "e\u0301\u0323", "\ud800", "12,5%", "â–
 
 @pytest.fixture(scope="module", params=NAMES)
 def segmenter(request):
-    return learn_segmenter(request.param, WORDS, 40)
+    return SEGMENTERS[request.param].learn(WORDS, 40)
 
 
 def splits(word):
@@ -102,15 +101,15 @@ def test_expected_counts_are_those_of_enumeration():
 
 
 def test_unigram_finds_stems_and_endings():
-    segmenter = learn_segmenter("unigram", WORDS, 60)
+    segmenter = SEGMENTERS["unigram"].learn(WORDS, 60)
     assert segmenter.segment(["walking"])[0] == (f"{BEGIN}walk", "ing")
     assert segmenter.segment(["rewalkable"])[0][-1] == "able"
     assert len(segmenter.pieces) <= 60
 
 
 def test_learning_is_deterministic_whatever_the_order():
-    one = learn_segmenter("unigram", WORDS, 40)
-    other = learn_segmenter("unigram", WORDS[::-1], 40)
+    one = SEGMENTERS["unigram"].learn(WORDS, 40)
+    other = SEGMENTERS["unigram"].learn(WORDS[::-1], 40)
     assert one.pieces == other.pieces
     np.testing.assert_array_equal(one.log_probs, other.log_probs)
 
@@ -132,42 +131,35 @@ def test_any_string_can_be_segmented(segmenter, word):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_words_can_be_learned_from(name):
-    segmenter = learn_segmenter(name, [word for word in STRANGE_WORDS if word], 20)
-    again = load_segmenter(name, segmenter.arrays())
+    segmenter = SEGMENTERS[name].learn([word for word in STRANGE_WORDS if word], 20)
+    again = SEGMENTERS[name].from_arrays(segmenter.arrays())
     for word in STRANGE_WORDS:
         assert again.segment([word])[0] == segmenter.segment([word])[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_words_give_an_empty_inventory(name):
-    assert len(learn_segmenter(name, [], 20).segment(["word"])[0]) <= 1
+    assert len(SEGMENTERS[name].learn([], 20).segment(["word"])[0]) <= 1
 
 
 def test_arrays_bring_it_back(segmenter):
-    again = load_segmenter(segmenter.name, segmenter.arrays())
+    again = SEGMENTERS[segmenter.name].from_arrays(segmenter.arrays())
     for word in (*WORDS, "rewalked", "zzz"):
         assert again.segment([word])[0] == segmenter.segment([word])[0]
 
 
 def test_damaged_pieces_are_refused():
-    arrays = learn_segmenter("unigram", WORDS, 40).arrays()
+    arrays = SEGMENTERS["unigram"].learn(WORDS, 40).arrays()
     offsets = arrays["segmenter.pieces.offsets"].copy()
     offsets[1] = offsets[2] + 1
     with pytest.raises(ArtifactError, match="damaged"):
-        load_segmenter("unigram", {**arrays, "segmenter.pieces.offsets": offsets})
-    with pytest.raises(ArtifactError, match="which this release does not have"):
-        load_segmenter("syllables", arrays)
-
-
-def test_an_unknown_segmenter_is_named():
-    with pytest.raises(ConfigurationError, match="there is no segmenter 'syllables'"):
-        learn_segmenter("syllables", WORDS, 10)
+        SEGMENTERS["unigram"].from_arrays({**arrays, "segmenter.pieces.offsets": offsets})
 
 
 def test_a_segmenter_that_is_not_installed_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "morfessor", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'tacenda-embeddings\[morfessor\]'"):
-        learn_segmenter("morfessor", WORDS, 10)
+        SEGMENTERS["morfessor"].learn(WORDS, 10)
 
 
 @pytest.mark.skipif(not HAS_MORFESSOR, reason="needs morfessor")
@@ -178,6 +170,6 @@ def test_words_never_seen_are_cut_much_as_morfessor_would():
     model = morfessor.BaselineModel()
     model.load_data([(1, word) for word in sorted(WORDS)], count_modifier=lambda _: 1)
     model.train_batch()
-    ours = learn_segmenter("morfessor", WORDS, 0)
+    ours = SEGMENTERS["morfessor"].learn(WORDS, 0)
     same = [ours.segment([word])[0] == tuple(model.viterbi_segment(word)[0]) for word in WORDS]
     assert np.mean(same) > 0.9

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.special import digamma
 
 from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
-from tacenda.errors import ArtifactError, ConfigurationError, importing
+from tacenda.errors import ArtifactError, importing
 from tacenda.forks import cached_property
 from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.progress import track
@@ -59,14 +59,14 @@ class Inventory:
     def learn(cls, vocabulary: Vocabulary, segmenter: str, n_morphemes: int, base: bool) -> Self:
         """Segment a vocabulary with a segmenter that is learned from it.
 
-        Raises ConfigurationError if the segmenter is unknown or its package is not installed.
+        ``segmenter`` is a name of `SEGMENTERS`. Raises ConfigurationError if a package that it needs is not installed.
         """
         spellings = [
             "" if vocabulary.is_reserved(word) else _spell_type(word, vocabulary)
             for word in vocabulary.words
         ]
         distinct = list(dict.fromkeys(spelling.lower() for spelling in spellings if spelling))
-        learned = learn_segmenter(segmenter, distinct, n_morphemes)
+        learned = SEGMENTERS[segmenter].learn(distinct, n_morphemes)
         segmented = dict(zip(distinct, learned.segment_learned(distinct), strict=True)) | {"": ()}
         names = {BASE: 0}
         offsets, ids = [0], []
@@ -169,7 +169,7 @@ class Inventory:
         ids = take(arrays, "morphemes.word_ids", Int64[Array, "pieces", below("morphemes")], sizes)
         declared = Offsets[Array, "types pieces"]
         offsets = take(arrays, "morphemes.word_offsets", declared, sizes)
-        learned = load_segmenter(segmenter, arrays)
+        learned = SEGMENTERS[segmenter].from_arrays(arrays)
         return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
@@ -282,23 +282,6 @@ class Segmenter:
         if "" in pieces or len(set(pieces)) != len(pieces):
             raise ArtifactError("a piece of the segmenter is empty or occurs twice: it is damaged")
         return cls(pieces, log_probs.tolist())
-
-
-def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmenter:
-    """Learn a segmenter; raises ConfigurationError for an unknown name, or a package that is not installed."""
-    if name not in _SEGMENTERS:
-        listed = ", ".join(_SEGMENTERS)
-        raise ConfigurationError(f"there is no segmenter {name!r}; there are {listed}")
-    return _SEGMENTERS[name].learn(words, n_morphemes)
-
-
-def load_segmenter(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Segmenter:
-    """Return the segmenter of an artifact. Raises ArtifactError."""
-    if name not in _SEGMENTERS:
-        raise ArtifactError(
-            f"its words were segmented by {name!r}, which this release does not have: update tacenda-embeddings"
-        )
-    return _SEGMENTERS[name].from_arrays(arrays)
 
 
 def _shorten(word: str) -> str:
@@ -602,7 +585,8 @@ def _build_table(words: list[str], ids: dict[str, int], length: int, longest: in
     return table
 
 
-_SEGMENTERS: dict[str, type[Segmenter]] = {
+#: The segmenters by the name that the option ``segmenter`` has.
+SEGMENTERS: dict[str, type[Segmenter]] = {
     segmenter.name: segmenter
     for segmenter in (UnigramSegmenter, MorfessorSegmenter, NGramSegmenter)
 }
