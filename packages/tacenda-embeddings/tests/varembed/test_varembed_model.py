@@ -174,6 +174,8 @@ def test_training_lowers_the_bound_on_held_out_text(monkeypatch):
     assert min(evaluations) < 0.6 * np.log(14)
     assert model.figures[0]["value"] == min(evaluations)
     assert model.figures[0]["protocol"] == "held-out text, exact softmax"
+    untrained = VarEmbed(**{**tiny(hidden=24), "epochs": 0}, start="random").fit(train, valid)
+    assert untrained.figures[0]["value"] > np.log(12)
 
 
 def test_refitted_morphemes_are_those_of_the_words_of_the_text(corpus, texts):

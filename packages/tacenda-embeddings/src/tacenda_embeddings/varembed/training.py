@@ -125,10 +125,9 @@ def fit_word_vectors(
             )
             identity = _identify(settings, start, held_out)
             history = fitting.fit(trainer, source, loop, run, identity)
-            refit = advanced.refit_morphemes and settings.epochs > 0
-            if refit:
+            if advanced.refit_morphemes and settings.epochs > 0:
                 _refit_morphemes(trainer, start, counts > 0)
-            figure = _measure_bound(trainer, history, refit)
+            figure = _measure_bound(trainer, history)
             words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
         finally:
             torch.set_num_threads(threads)
@@ -189,18 +188,13 @@ def full_precision(device: str) -> Iterator[None]:
             setattr(*switch)
 
 
-def _measure_bound(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:
+def _measure_bound(trainer: Trainer, history: History) -> dict[str, Any]:
     """Return the bound on held-out text or, without it, the mean of the last epoch."""
-    protocol = "held-out text, exact softmax"
-    value: float | None
+    value, protocol = trainer.evaluate(), "held-out text, exact softmax"
     if trainer.valid is None:
         softmax = trainer.settings.advanced.softmax
         protocol = f"training text, mean of the last epoch, {softmax} softmax"
         value = history.epoch_losses[-1] if history.epoch_losses else None
-    elif refitted:
-        value = trainer.evaluate()
-    else:
-        value = None if history.best is None else history.best.value
     return {
         "measure": "negative lower bound, nats per token",
         "value": value,
