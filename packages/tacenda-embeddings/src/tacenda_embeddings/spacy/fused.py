@@ -41,9 +41,8 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # whose results stay in the second-level cache
 _FEW_TOKENS = 128  # it does not pay to look for equal words among them
-_FIRST_ROWS = (
-    4096  # that a cache has space for at first; memory is only taken for rows that are written
-)
+_FIRST_ROWS = 4096  # that a cache has space for at first; only rows that are written take memory
+_HASHES = 4  # rows of a table whose sum is the output of thinc's ``hashembed``
 _CACHE_BYTES = 32_000_000  # of rows that a layer caches before it starts again
 
 
@@ -85,7 +84,7 @@ class Plan(NamedTuple):
         read = [np.empty((len(values), 0))]
         for node, attribute in self.hashed:
             hashes = node.ops.hash(np.ascontiguousarray(column[attribute]), node.attrs["seed"])
-            read.append(hashes % len(node.get_param("E")))  # four rows, as thinc's ``hashembed``
+            read.append(hashes % len(node.get_param("E")))
         if self.static:
             rows = [vectors.find(key=key) for key in column[vectors.attr].tolist()]
             read.append(np.array(rows).reshape(-1, 1))
@@ -224,7 +223,7 @@ class _Cache:
         self.weights = weights
         self.places: dict[int, int] = {}  # the row of each word, by its hash
         self.used = 0
-        n_read = 4 * len(plan.hashed) + plan.static
+        n_read = _HASHES * len(plan.hashed) + plan.static
         self.rows = _Rows(
             np.empty((_FIRST_ROWS, len(W)), np.float32),
             np.full((_FIRST_ROWS, n_read), -1, np.int32),
@@ -369,7 +368,7 @@ class WordRows:
         # without waiting for another thread that is adding rows, because these are few
         if self._lock.acquire(blocking=False):
             try:
-                if 4 * rows.shape[1] * (cache.used + len(new)) > _CACHE_BYTES:
+                if rows[0].nbytes * (cache.used + len(new)) > _CACHE_BYTES:
                     cache = self._cache = _Cache(cache.weights, plan, W)
                 cache.add([keys[i] for i in new], _Rows(rows, read, digests))
                 added = True
@@ -441,8 +440,8 @@ def _digest_rows(digests: Any, tables: Any, read: Any) -> None:
         lanes[:] = 0
         start = 0
         for table in tables:
-            # four rows, but one of the vectors of the pipeline, which come last
-            stop = min(start + 4, read.shape[1])
+            # the vectors of the pipeline, of which a word reads one row, come last
+            stop = min(start + _HASHES, read.shape[1])
             for k in range(start, stop):
                 if read[i, k] >= 0:
                     row = read[i, k]  # an index, because a slice of each row takes longer
