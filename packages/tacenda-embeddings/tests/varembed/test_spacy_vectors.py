@@ -513,6 +513,14 @@ def test_without_a_model_there_are_no_vectors(nlp, how, tmp_path):
     assert not nlp("cat").has_vector
     assert nlp.vocab.vectors.get_batch(["cat"]).shape == (1, 0)
     assert nlp.vocab.vectors.to_bytes() == b""
+    with pytest.raises(ConfigurationError, match=r"added to the word vectors .* has none: name"):
+        nlp.vocab.set_vector("cat", np.ones(3, "f"))
+
+
+def test_a_folder_that_cannot_be_written_is_named(nlp, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(ArtifactError, match=r"cannot write .*taken"):
+        nlp.vocab.vectors.to_disk(tmp_path / "taken")
 
 
 def test_a_model_of_context_is_refused(corpus):

@@ -222,7 +222,10 @@ class MorphologicalVectors(BaseVectors):
     def most_similar(
         self, queries: Any, *, batch_size: int = 1024, n: int = 1, sort: bool = True
     ) -> tuple[Any, Any, Any]:
-        """Return keys, rows and cosines (queries, n) of the nearest words with a row, as ``Vectors.most_similar``."""
+        """Return keys, rows and cosines (queries, n) of the nearest words with a row, as ``Vectors.most_similar``.
+
+        They are sorted, nearest first, whatever ``sort`` is.
+        """
         xp = self._ops.xp
         table = self.data[: self.n_keys]
         table = table / xp.maximum(xp.linalg.norm(table, axis=1, keepdims=True), 1e-12)
@@ -323,12 +326,8 @@ class MorphologicalVectors(BaseVectors):
 
         Raises ConfigurationError for an array of hashes, which is how layers ask, if there is no model.
         """
-        if self.model is None and hasattr(keys, "tolist"):
-            raise ConfigurationError(
-                "a layer reads the word vectors of the pipeline, which has none: name their model in "
-                f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, if components are '
-                "sourced from a pipeline with word vectors, name that pipeline as [initialize] vectors"
-            )
+        if hasattr(keys, "tolist"):
+            self._require_model("a layer reads")
         if not self._compared and self.model is not None:
             self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
@@ -344,18 +343,26 @@ class MorphologicalVectors(BaseVectors):
             self._survey.count(filter(str.strip, map(self._find_text, listed)))
         return vectors
 
+    def _require_model(self, act: str) -> None:
+        """Raise ConfigurationError if there is no model; ``act`` is who does what with the vectors."""
+        if self.model is None:
+            raise ConfigurationError(
+                f"{act} the word vectors of the pipeline, which has none: name their model in "
+                f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, if components are '
+                "sourced from a pipeline with word vectors, name that pipeline as [initialize] vectors"
+            )
+
     def _impute(self, keys: list[Any]) -> Any:
         """Return the vectors of words without a row (words, width), from a cache."""
         cached, ids = self._cached_vectors, [int(get_string_id(key)) for key in keys]
-        # a hash without a text is not cached, because it may get one later
         texts = {
-            i: text.split()
-            for i, key in zip(ids, keys, strict=True)
-            if i not in cached and (text := self._find_text(key))
+            i: self._find_text(key) for i, key in zip(ids, keys, strict=True) if i not in cached
         }
-        new = dict(zip(texts, self._compute_means(list(texts.values())), strict=True))
+        # a hash without a text is not cached, because it may get one later
+        words = {i: text.split() for i, text in texts.items() if text}
+        new = dict(zip(words, self._compute_means(list(words.values())), strict=True))
         zeros = np.zeros(self.vectors_length, np.float32)
-        vectors = np.stack([new[i] if i in new else cached.get(i, zeros) for i in ids])
+        vectors = np.stack([new.get(i, cached.get(i, zeros)) for i in ids])
         if len(cached) + len(new) > _CACHED_WORDS:
             cached = self._cached_vectors = {}  # another one: threads may be reading this one
         cached.update(islice(new.items(), _CACHED_WORDS))
@@ -391,9 +398,11 @@ class MorphologicalVectors(BaseVectors):
     def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
         """Set the vector of a word that the model does not know, and return its row.
 
-        A new word with a vector of zeros gets no row, and -1 is returned. Raises ConfigurationError for a word that has
-        a vector of the model, for a vector of another width or with numbers that are not finite, and for ``row``.
+        A new word with a vector of zeros gets no row, and -1 is returned. Raises ConfigurationError without a model,
+        for a word that has a vector of the model, for a vector of another width or with numbers that are not finite,
+        and for ``row``.
         """
+        self._require_model("a word cannot be added to")
         if row is not None or vector is None:
             raise ConfigurationError(
                 f"the vectors {NAME} choose the row of a new word themselves: give vector, not row"
@@ -488,18 +497,24 @@ class MorphologicalVectors(BaseVectors):
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
-        """Save into the subfolder ``morphological_vectors`` of ``path``, the folder of the vocabulary."""
+        """Save into the subfolder ``morphological_vectors`` of ``path``, the folder of the vocabulary.
+
+        Raises ArtifactError if it cannot be written.
+        """
+        from tacenda import store
+
         folder = Path(path) / FOLDER
         if self.model is None:
             shutil.rmtree(folder, ignore_errors=True)
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save(folder / "model")
         cfg: dict[str, Any] = {"name": self.name}
         added = self._list_added()
         if added:
             cfg["added"] = added
-        srsly.write_json(folder / "cfg.json", cfg)
+        with store.writing(folder, ArtifactError):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.model.save(folder / "model")
+            srsly.write_json(folder / "cfg.json", cfg)
 
     def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
         """Load the model that `to_disk` saved, or none if there was none, and return the vectors."""
