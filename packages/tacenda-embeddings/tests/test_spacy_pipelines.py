@@ -183,6 +183,7 @@ def test_embedding_components_may_be_named_as_the_pipeline_shows_them(lds, share
     written = pipeline_config(["tagger", "ner"], lds, shared=shared)
     for named in ("lds_embeddings", "token_embeddings", "varembed_embeddings", "tok2vec"):
         assert pipeline_config([named, "tagger", "ner"], Path(lds), shared=shared) == written
+    assert pipeline_config("tagger, ner", lds, shared=shared) == written
 
 
 def test_another_embedder_is_hosted_by_the_component_for_any(toy, tmp_path):

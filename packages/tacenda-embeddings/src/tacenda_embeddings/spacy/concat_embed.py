@@ -33,7 +33,7 @@ def concat_embed(
         The width of a maxout layer with layer normalization that mixes the columns; None returns the concatenation
         without it.
     maxout_pieces
-        The number of pieces of the maxout layer.
+        The number of pieces of the maxout layer. Without ``width`` it has no effect.
 
     Raises
     ------

@@ -38,7 +38,7 @@ _LAYER = "tok2vec"
 
 
 def pipeline_config(
-    components: Sequence[str],
+    components: Sequence[str] | str,
     lds: str | os.PathLike[str],
     *,
     vectors: str | os.PathLike[str] | None = None,
@@ -53,8 +53,8 @@ def pipeline_config(
     Parameters
     ----------
     components
-        Factories in order, such as ``["tagger", "parser", "ner"]``; at least one must read vectors. The embedding
-        component and ``tok2vec`` are added before them, and need not be named.
+        Factories in order, such as ``["tagger", "parser", "ner"]`` or ``"tagger,parser,ner"``; at least one must read
+        vectors. The embedding component and ``tok2vec`` are added before them, and need not be named.
     lds
         Folder or name of a fitted LDS or another embedder. Training reads it; it need not exist yet.
     vectors
@@ -82,7 +82,8 @@ def pipeline_config(
         An existing model cannot be read.
     """
     lds, vectors = os.fspath(lds), None if vectors is None else os.fspath(vectors)
-    names = [name.strip() for name in components if name.strip() not in ("", *_ADDED)]
+    listed = components.split(",") if isinstance(components, str) else components
+    names = [name.strip() for name in listed if name.strip() not in ("", *_ADDED)]
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")
     if len(set(names)) < len(names):
