@@ -87,8 +87,8 @@ def smooth_states(pool, slots, emitted, later, probabilities):
 
 
 @njit(fastmath=_FAST)
-def read_side_by_side(words, limit, from_inputs, matrices, masks, rows, q, found):
-    """Read texts side by side, with one step of ascent from every predicted state (see `state_space.forward`).
+def read_texts(words, limit, from_inputs, matrices, masks, rows, q, found):
+    """Do the loop of `Recurrence.forward`, with one step of ascent from every predicted state, text after text.
 
     With few types, products of matrices are too small to be worth their calls.
 
@@ -117,34 +117,31 @@ def read_side_by_side(words, limit, from_inputs, matrices, masks, rows, q, found
     n = q.shape[1]
     shown, following = np.empty(n, q.dtype), np.empty(n, q.dtype)
     for s in range(texts):
+        now = q[s]
         for t in range(length):
+            log_probs, e = rows[t, s], errors[t, s]
+            states[t, s] = now
             for i in range(n):
-                states[t, s, i] = q[s, i]
-                shown[i] = q[s, i] * keep[t, s, i] if keep.size else q[s, i]
+                shown[i] = now[i] * keep[t, s, i] if keep.size else now[i]
+            # u = B (keep o q) and what inputs and biases add, of which a softmax is taken
             highest = -np.inf
             for w in range(types):
-                u = rows[t, s, w]
                 for i in range(n):
-                    u += outputs[w, i] * shown[i]
-                rows[t, s, w] = u
-                highest = max(highest, u)
+                    log_probs[w] += outputs[w, i] * shown[i]
+                highest = max(highest, log_probs[w])
             total = 0.0
             for w in range(types):
-                rows[t, s, w] -= highest
-                total += np.exp(rows[t, s, w])
-            total = np.log(total)
-            following[:] = from_inputs[t, s]
+                log_probs[w] -= highest
+                total += np.exp(log_probs[w])
+            # A q and what inputs add, and the gain by e = x - softmax(u)
             for i in range(n):
+                following[i] = from_inputs[t, s, i]
                 for j in range(n):
-                    following[i] += transition[i, j] * q[s, j]
+                    following[i] += transition[i, j] * now[j]
             for w in range(types):
-                rows[t, s, w] -= total
-                e = -np.exp(rows[t, s, w])
-                if w == words[t, s]:
-                    e += 1
-                e *= seen[t, s]
-                errors[t, s, w] = e
+                log_probs[w] -= np.log(total)
+                e[w] = ((w == words[t, s]) - np.exp(log_probs[w])) * seen[t, s]
                 for i in range(n):
-                    following[i] += errors[t, s, w] * gain[w, i]
+                    following[i] += e[w] * gain[w, i]
             for i in range(n):
-                q[s, i] = min(max(following[i], -limit), limit) * live[t, s]
+                now[i] = min(max(following[i], -limit), limit) * live[t, s]

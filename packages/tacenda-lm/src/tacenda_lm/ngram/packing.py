@@ -171,10 +171,8 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
             distinct = np.union1d(distinct, backoffs)
     size, lengths = contexts.n_rows, np.concatenate(spans)
     bits = max(len(distinct) - 1, 0).bit_length()
-    if (
-        0 < len(distinct) <= _MAX_CODES
-        and bits * size + EXACT_BACKOFF * len(distinct) < EXACT_BACKOFF * size
-    ):
+    coded, exact = bits * size + EXACT_BACKOFF * len(distinct), EXACT_BACKOFF * size  # in bits
+    if 0 < len(distinct) <= _MAX_CODES and coded < exact:
         codes = distinct
     # every record has the bits of a near place, and a block that needs more has also a list of whole places
     costs = [

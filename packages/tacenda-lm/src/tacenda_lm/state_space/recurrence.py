@@ -189,7 +189,7 @@ class Recurrence:
         self, piece: Piece, before: Floats, keep: Floats | None, rows: Floats, from_inputs: Floats
     ) -> Forward:
         """Do the loop of `forward` in compiled code; ``rows`` become the log-probabilities."""
-        from tacenda_lm.compiled import read_side_by_side  # imports numba
+        from tacenda_lm.compiled import read_texts  # imports numba
 
         p, n_q, dtype = self.parameters, self.parameters.internal, rows.dtype
         states, errors = np.empty_like(from_inputs), np.empty_like(rows)
@@ -198,7 +198,7 @@ class Recurrence:
         def convert(*arrays: Floats) -> tuple[Floats, ...]:
             return tuple(np.ascontiguousarray(array, dtype) for array in arrays)
 
-        read_side_by_side(
+        read_texts(
             np.ascontiguousarray(piece.words, np.int64),
             dtype.type(LIMIT),
             *convert(from_inputs),
