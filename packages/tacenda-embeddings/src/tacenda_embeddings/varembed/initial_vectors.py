@@ -29,8 +29,6 @@ Float32 = npt.NDArray[np.float32]
 
 _OVERSAMPLING = 20  # columns of the randomized factorization on top of the width
 _POWER_ITERATIONS = 3  # of the randomized factorization
-# The position of the transpose of each matrix of `balance_counts`: the window's is symmetric, the others are a pair.
-_TRANSPOSES = (0, 2, 1)
 _ROUNDING_SHARE = 1e-6  # a smaller share of the largest squared singular value is rounding
 _CG_STEPS = 30
 _RANDOM_STD = 0.1  # standard deviation of a random start
@@ -148,13 +146,13 @@ def factorize_counts(corpus: Corpus, width: int, seed: int, options: Factorizati
     types = len(corpus.vocabulary)
     n = min(width, types)
     matrices = balance_counts(corpus, options.window, options.adjacent)
-    transposes = [matrices[i] for i in _TRANSPOSES[: len(matrices)]]
     # Randomized subspace iteration. M M^T is the sum of matrix times transpose, so M^T is never formed.
     rng = np.random.default_rng([seed, 3])
     Q = rng.standard_normal((types, min(n + _OVERSAMPLING, types)), np.float32)
     for _ in range(_POWER_ITERATIONS + 1):
-        Q = np.linalg.qr(sum(a @ (b @ Q) for a, b in zip(matrices, transposes, strict=True)))[0]
-    gram = sum(np.asarray((b @ Q).T @ (b @ Q), np.float64) for b in transposes)
+        Q = np.linalg.qr(sum(matrix @ (transpose @ Q) for matrix, transpose in matrices))[0]
+    products = (transpose @ Q for _, transpose in matrices)
+    gram = sum(np.asarray(product.T @ product, np.float64) for product in products)
     squares, vectors = np.linalg.eigh(gram)
     largest = np.argsort(-squares)[:n]
     squares = np.where(squares > _ROUNDING_SHARE * squares.max(), squares, 0)[largest]
@@ -276,12 +274,14 @@ class StoredRows:
         return np.maximum(row_sums, 1e-12) ** power, np.maximum(column_sums, 1e-12) ** power
 
 
-def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredRows]:
+def balance_counts(
+    corpus: Corpus, window: int, adjacent: float
+) -> list[tuple[StoredRows, StoredRows]]:
     """Return matrices sqrt(C_ij) / (r_i c_j)^{1/4}, (types, types), of counts C with row sums r and column sums c.
 
-    The first counts words within ``window`` to both sides, a word at distance d as (window - d + 1) / window, and is
-    symmetric. Unless ``adjacent`` is 0, two more follow, times ``adjacent``: of the words directly before each, and
-    its transpose.
+    Each comes with its transpose. The first counts words within ``window`` to both sides, a word at distance d as
+    (window - d + 1) / window, and is symmetric. Unless ``adjacent`` is 0, two more follow, times ``adjacent``: of the
+    words directly before each, and of the words directly after.
 
     A text is counted forwards and backwards: the circular stream read backwards has the transpose of every matrix of
     counts. So both a matrix and its transpose can be read row by row, and only a block of rows is in memory at a time.
@@ -296,16 +296,16 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     types = len(corpus.vocabulary)
     near = StoredRows(types, _sum_counts([forwards.lags, backwards.lags], weights))
     rows, columns = near.compute_quarter_roots()
-    balanced = [near.scale(rows, columns)]
-    if adjacent > 0:
-        before, after = (
-            StoredRows(types, _sum_counts([counts.lags[:1]], [np.float32(1)]))
-            for counts in (forwards, backwards)
-        )
-        rows, columns = before.compute_quarter_roots()
-        balanced.append(before.scale(rows, columns, adjacent))
-        balanced.append(after.scale(columns, rows, adjacent))
-    return balanced
+    near = near.scale(rows, columns)
+    if not adjacent:
+        return [(near, near)]
+    before, after = (
+        StoredRows(types, _sum_counts([counts.lags[:1]], [np.float32(1)]))
+        for counts in (forwards, backwards)
+    )
+    rows, columns = before.compute_quarter_roots()
+    before, after = before.scale(rows, columns, adjacent), after.scale(columns, rows, adjacent)
+    return [(near, near), (before, after), (after, before)]
 
 
 def _sum_counts(
