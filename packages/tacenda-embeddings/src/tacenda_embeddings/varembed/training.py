@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -53,12 +54,16 @@ Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 LSTM_RATE = 2e-3  # learning rate of the LSTM, for Adam
 CLIP = 1.0  # largest norm of the LSTM's gradient per token
 
-_EVAL_TOKENS = 512  # tokens whose exact softmax is computed at a time
+_EVAL_STREAMS, _EVAL_STEPS = (
+    16,
+    32,
+)  # streams, and tokens of each, whose exact softmax is computed at a time
 _KL_TYPES = 8192  # words whose divergence is computed at a time
 _OUTPUT_INIT_STD = 0.05  # standard deviation of the initial output vectors
 _LSTM_INIT_BOUND = 0.08  # of the uniform distribution of the initial LSTM (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
 _ADAGRAD_START = 1e-6  # of the accumulators
+_WINDOW, _POWER = 10, 0.5  # of the `Factorization` that the initial vectors come from
 _FINAL_RATE_SHARE = 0.1  # of the learning rate, at the end
 _REFIT_RIDGE_SHARE = 0.1  # of the ridge, after training
 _STEPS_BETWEEN_LOSS_CHECKS = 50  # reading the loss waits for the GPU
@@ -97,7 +102,7 @@ def fit_word_vectors(
     held_out = None if valid is None else concatenate(valid)
     counts = text.type_counts.copy()
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
-    factorization = Factorization(10, advanced.start_adjacent, length_power=0.5, value_power=0.5)
+    factorization = Factorization(_WINDOW, advanced.start_adjacent, _POWER, _POWER)
     start = find_start(settings, text, counts, factorization, vectors, settings.start)
     needed = bytes_needed(settings, len(counts), len(start.inventory))
     devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
@@ -123,7 +128,7 @@ def fit_word_vectors(
             trainer = Trainer(
                 settings, start.inventory, counts, initial, held_out, device, source.n_streams
             )
-            identity = _identify(settings, start, held_out)
+            identity = partial(_identify, settings, start, held_out)
             history = fitting.fit(trainer, source, loop, run, identity)
             if advanced.refit_morphemes and settings.epochs > 0:
                 _refit_morphemes(trainer, start, counts > 0)
@@ -164,7 +169,7 @@ def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> 
     scored = n_types if exact else advanced.negatives
     outputs = (n_types if exact else tokens + scored) * wide
     step = tokens * (6 * settings.width + 16 * advanced.hidden + 3 * scored) + 3 * outputs
-    return 4 * (tables + network + max(step, 2 * _EVAL_TOKENS * n_types))
+    return 4 * (tables + network + max(step, 2 * _EVAL_STREAMS * _EVAL_STEPS * n_types))
 
 
 @contextmanager
@@ -224,10 +229,9 @@ class StreamBatches:
     """
 
     def __init__(self, ids: Ids, *, streams: int, length: int) -> None:
-        self.ids, self.length = ids, length
+        self.ids, self.streams, self.length = ids, streams, length
         self.n_streams = max(1, min(streams, (len(ids) - 1) // 2))
         self.n_steps = (len(ids) - 1) // self.n_streams
-        self._fingerprint = fingerprint_arrays((ids,), "streams", streams, length)
 
     def n_batches(self, epoch: int) -> int:
         """Return the number of batches, which is that of every epoch."""
@@ -248,7 +252,7 @@ class StreamBatches:
 
     def fingerprint(self) -> str:
         """Return a hash of the ids and of how they are cut."""
-        return self._fingerprint
+        return fingerprint_arrays((self.ids,), "streams", self.streams, self.length)
 
 
 # -- the terms of the bound ----------------------------------------------------------------------------
@@ -514,7 +518,7 @@ class Trainer(fitting.Trainer):
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVAL_TOKENS // 16))
+        batches = StreamBatches(self.valid, streams=_EVAL_STREAMS, length=_EVAL_STEPS)
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
             words = self.tables["words"].rows(torch.from_numpy(inputs).to(self.device))
