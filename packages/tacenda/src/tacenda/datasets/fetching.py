@@ -47,8 +47,9 @@ _RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 _CHUNK_BYTES = 1 << 16
 _TAR = re.compile(r"\.(tar|tgz|txz|tbz2?)(\.(gz|xz|bz2))?\Z")
 _WEB_PAGE = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
-_OPENERS: dict[tuple[str, ...], Any] = {
-    (".gz", ".tgz"): gzip.open, (".xz", ".txz"): lzma.open, (".bz2", ".tbz", ".tbz2"): bz2.open,
+_OPENERS: dict[str, Any] = {
+    ".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open, ".txz": lzma.open,
+    ".bz2": bz2.open, ".tbz": bz2.open, ".tbz2": bz2.open,
 }  # fmt: skip
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError,
            NotImplementedError, RuntimeError, UnicodeError)  # fmt: skip
@@ -120,11 +121,9 @@ def fetch(
     here = catalogue.data_root() if output is None and not force else None
     if here is not None and (found := catalogue.find_in(spec, here, catalogue.DATA_VARIABLE)):
         return Fetched(found, (), {})
-    root = (
-        catalogue.cache_root()
-        if output is None
-        else reading.path_of(output, DataError).expanduser()
-    )
+    root = catalogue.cache_root()
+    if output is not None:
+        root = reading.path_of(output, DataError).expanduser()
     target, lock = root / name, root / f".{name}.lock"
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -157,7 +156,7 @@ def _download_all(
         path = work / item.filename
         if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
             store.remove(path)  # a pipe, a link or a folder
-        receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
+        receipt = download(item, path, timeout, attempts)
         before = recorded.get(item.filename, receipt.sha256)
         if before != receipt.sha256 and not receipt.verified and not accept_changed:
             path.unlink()
@@ -255,15 +254,8 @@ class _RefusedError(Exception):
     """An address will not serve the file, however often it is asked."""
 
 
-def download(
-    urls: Sequence[str],
-    target: Path,
-    expected: str | None = None,
-    max_bytes: int = 512 << 20,
-    timeout: float = 30.0,
-    attempts: int = 3,
-) -> Receipt:
-    """Fetch a file from the first of ``urls`` that serves it, unless it is there with the ``expected`` hash.
+def download(item: Download, target: Path, timeout: float, attempts: int) -> Receipt:
+    """Fetch a file from the first of its addresses that serves it, unless it is there with its hash.
 
     Without a hash, an existing file is used as it is. Raises DataError if pooch is not installed, no
     address served the file, it is too long, or its hash is another one.
@@ -273,21 +265,18 @@ def download(
         import requests
     pooch.get_logger().setLevel("WARNING")
     causes: list[str] = []
-    for url in urls:
-        if urlsplit(url).scheme not in {"http", "https"}:
-            causes.append(f"{url}: its scheme is neither http nor https")
-            continue
+    for url in item.urls:
         files = pooch.create(
             target.parent,
             base_url="",
-            registry={target.name: expected},
+            registry={target.name: item.hash},
             urls={target.name: url},
             retry_if_failed=attempts - 1,
         )
         try:
             files.fetch(
                 target.name,
-                downloader=lambda url, path, _: _stream(url, path, target.name, max_bytes, timeout),
+                downloader=lambda url, path, _: _stream(url, path, item, timeout),
             )
         except (_RefusedError, ValueError, requests.RequestException) as error:
             causes.append(f"{url}: {error}")
@@ -295,11 +284,11 @@ def download(
         except OSError as error:
             raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
         sha256 = store.sha256_of(target)
-        return Receipt(url, target.name, target.stat().st_size, sha256, expected is not None)
+        return Receipt(url, target.name, target.stat().st_size, sha256, item.hash is not None)
     raise DataError(f"{target.name} could not be fetched ({'; '.join(causes)}): try again later")
 
 
-def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> None:
+def _stream(url: str, path: str, item: Download, timeout: float) -> None:
     """Fetch an address into a file once; what may succeed another time is raised as a RequestException."""
     import requests
 
@@ -317,21 +306,23 @@ def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> N
             raise _RefusedError(str(error)) from error
         length = response.headers.get("content-length", "")
         announced = int(length) if length.isascii() and length.isdigit() else None
-        if (announced or 0) > max_bytes:
+        if (announced or 0) > item.max_bytes:
             raise _RefusedError(
-                f"it is {announced:,} bytes long and {max_bytes:,} is the most expected"
+                f"it is {announced:,} bytes long and {item.max_bytes:,} is the most expected"
             )
-        size = 0
-        bar: Progress[object] = track(None, f"fetching {name}", total=announced, unit="B")
+        size, may_be_page = 0, item.filename.endswith((".html", ".htm"))
+        bar: Progress[object] = track(None, f"fetching {item.filename}", total=announced, unit="B")
         with closing(bar):
             for chunk in response.iter_content(_CHUNK_BYTES):
-                if not size and _WEB_PAGE.match(chunk) and not name.endswith((".html", ".htm")):
+                if not size and _WEB_PAGE.match(chunk) and not may_be_page:
                     raise _RefusedError(
                         "a web page came instead of the file, such as that of a network that asks for a login"
                     )
                 size += len(chunk)
-                if size > max_bytes:
-                    raise _RefusedError(f"it is longer than {max_bytes:,} bytes, the most expected")
+                if size > item.max_bytes:
+                    raise _RefusedError(
+                        f"it is longer than {item.max_bytes:,} bytes, the most expected"
+                    )
                 stream.write(chunk)
                 bar.update(len(chunk))
     if announced not in (None, size):
@@ -441,24 +432,18 @@ def _open_members(
     elif _TAR.search(name):
         # every member costs up to a block of header and one of padding, and skipped ones count as well
         limit = max_bytes + 1024 * (max_files + 20)
-        with _decompress(archive) as raw:
+        with _OPENERS.get(archive.suffix.lower(), open)(archive, "rb") as raw:
             bounded = cast("IO[bytes]", _Bounded(archive, raw, limit))
             with tarfile.open(fileobj=bounded, mode="r|") as tar:
                 for member in tar:
                     if is_wanted(member.name) and not member.isdir():
                         stream = tar.extractfile(member) if member.isreg() else None
                         yield member.name, stream or "a link or a device"
-    elif archive.suffix.lower() in {".gz", ".xz", ".bz2"}:
+    elif opener := _OPENERS.get(archive.suffix.lower()):
         if is_wanted(archive.stem):
-            yield archive.stem, _decompress(archive)
+            yield archive.stem, opener(archive, "rb")
     else:
         raise DataError(f"{archive.name} is of no kind that can be unpacked: zip, tar, gz, xz, bz2")
-
-
-def _decompress(archive: Path) -> IO[bytes]:
-    suffix = archive.suffix.lower()
-    opener = next((each for ends, each in _OPENERS.items() if suffix in ends), Path.open)
-    return cast("IO[bytes]", opener(archive, "rb"))
 
 
 class _Bounded:
