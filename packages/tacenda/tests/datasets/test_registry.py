@@ -74,6 +74,8 @@ def test_a_broken_plugin_disturbs_no_other(broken):
         {"name": ""},
         {"files": {}},
         {"files": {"train": ()}},
+        {"files": {"train": "train.txt"}},
+        {"folders": "text/toy"},
         {"obtain": ""},
     ],
 )

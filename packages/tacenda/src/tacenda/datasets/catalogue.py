@@ -109,6 +109,8 @@ class DatasetSpec:
             )
         if not self.files or not all(self.files.values()):
             raise DataError(f"the dataset {self.name} names no files for a role")
+        if str in map(type, (self.folders, *self.files.values())):
+            raise DataError(f"the dataset {self.name} has a path where a tuple of paths is needed")
         if not self.downloads and not self.obtain:
             raise DataError(f"the dataset {self.name} needs a download or a word on obtaining it")
 
