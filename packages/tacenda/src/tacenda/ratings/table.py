@@ -31,7 +31,8 @@ class Ratings:
     """Explicit ratings of numbered users and items, immutable by convention.
 
     A part of a data set (a fold) keeps users, items and scale of the whole, so that numbers mean the same. The
-    constructor takes numbers, in any order; see `from_arrays` for raw ids.
+    constructor takes numbers, in any order; see `from_arrays` for raw ids. Arrays that already have the order and the
+    types above are not copied, so do not change them later.
 
     Parameters
     ----------
@@ -81,30 +82,18 @@ class Ratings:
                 f"users, items and values have shapes {u.shape}, {i.shape}, {v.shape}; "
                 "give one of each for every rating"
             )
-        bad = np.flatnonzero(~np.isfinite(v))
-        if len(bad):
-            pair = _name_pair(bad[0], u, i, users, items)
-            raise DataError(f"the rating of {pair} is {v[bad[0]]}; ratings must be finite")
-        if scale is None:
-            if not len(v):
-                raise DataError("there are no ratings; give at least one, or the scale")
-            scale = float(v.min()), float(v.max())
-        try:
-            low, high = map(float, [scale] if isinstance(scale, str) else scale)
-        except (TypeError, ValueError):
-            raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
-        self.scale = low, high
-        if not low <= high or not np.isfinite(self.scale).all():
-            raise DataError(
-                f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
-            )
-        bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
-        if len(bad):
-            pair = _name_pair(bad[0], u, i, users, items)
-            raise DataError(
-                f"the rating of {pair} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
-                "correct the rating or the scale"
-            )
+
+        def refuse(bad: NDArray[np.bool_], fault: str) -> None:
+            """Raise DataError for the first rating of a mask (n_ratings,), if there is one."""
+            if bad.any():
+                at = bad.argmax()
+                pair = f"user {str(users.raw[u[at]])!r} for item {str(items.raw[i[at]])!r}"
+                raise DataError(f"the rating of {pair} is {v[at]:g}{fault}")
+
+        refuse(~np.isfinite(v), "; ratings must be finite")
+        self.scale = low, high = _check_scale(scale, v)
+        is_off = (v < np.float32(low)) | (v > np.float32(high))
+        refuse(is_off, f", off the scale {low:g} to {high:g}; correct the rating or the scale")
         is_after_previous = i[1:] > i[:-1]
         is_after_previous &= u[1:] == u[:-1]
         is_after_previous |= u[1:] > u[:-1]
@@ -285,10 +274,21 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
     return array.astype(np.int32, copy=False)
 
 
-def _name_pair(row: int, user_ids: Ints, item_ids: Ints, users: IdIndex, items: IdIndex) -> str:
-    """Return the user and the item of a rating in words."""
-    user, item = users.raw[user_ids[row]], items.raw[item_ids[row]]
-    return f"user {str(user)!r} for item {str(item)!r}"
+def _check_scale(scale: Any, values: Values) -> tuple[float, float]:
+    """Return the lowest and the highest rating possible, as floats; for None, those of the values."""
+    if scale is None:
+        if not len(values):
+            raise DataError("there are no ratings; give at least one, or the scale")
+        return float(values.min()), float(values.max())
+    try:
+        low, high = map(float, [scale] if isinstance(scale, str) else scale)
+    except (TypeError, ValueError):
+        raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
+    if not -np.inf < low <= high < np.inf:
+        raise DataError(
+            f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
+        )
+    return low, high
 
 
 def _sort_pairs(user_ids: Ints, item_ids: Ints) -> tuple[Offsets, int | None]:
