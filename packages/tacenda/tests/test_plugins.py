@@ -187,6 +187,8 @@ def test_an_unknown_name_lists_what_is_installed_and_the_nearest(install):
         plugins.get("embedders", "varembd")
     with pytest.raises(PluginError, match="none is installed"):
         plugins.get("recommenders", "pmf")
+    with pytest.raises(PluginError, match="no plugin None"):
+        plugins.get("embedders", None)
     with pytest.raises(
         PluginError, match=r"b installs no 'lds' under tacenda.embedders, but a does"
     ):
@@ -227,7 +229,7 @@ def test_an_entry_point_that_is_written_twice_counts_once(install):
     assert plugins.get("embedders", "x") is found
 
 
-@pytest.mark.parametrize("name", ["", "x@mine"])
+@pytest.mark.parametrize("name", ["", "x@mine", None])
 def test_a_name_that_nobody_could_ask_for_is_not_registered(install, name):
     with pytest.raises(PluginError, match="needs a name without @"):
         plugins.register("embedders", name, model())

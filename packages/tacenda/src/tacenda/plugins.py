@@ -83,9 +83,8 @@ class PluginRecord:
 
 
 class _Installed(NamedTuple):
-    records: tuple[PluginRecord, ...]  # of all groups
-    torn: tuple[str, ...]  # distributions whose entry points cannot all be read
-    unread: tuple[str, ...]  # a sentence for each group that nothing reads
+    records: list[PluginRecord]  # of all groups
+    faults: list[str]
 
 
 #: A number that changes whenever `get` may return another object: a key for caches.
@@ -132,11 +131,7 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 
 def faults() -> list[str]:
     """Return a sentence for each distribution whose entry points are unreadable, or in a group that nothing reads."""
-    records()
-    if _installed is None:
-        return []
-    missing = "its entry points cannot all be read, so plugins may be missing"
-    return [*(f"{name}: {missing}" for name in _installed.torn), *_installed.unread]
+    return list(_read_once().faults)
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -156,7 +151,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """
     if kind not in KINDS:
         raise _unknown_kind(kind)
-    if distribution is None and "@" in name:
+    if distribution is None and "@" in str(name):
         name, _, distribution = name.rpartition("@")
     claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
@@ -197,7 +192,7 @@ def _explain_claims(
     names = sorted({record.name for record in available(kind)})
     listed = f"installed are {', '.join(names)}" if names else say_none(kind)
     source = f" of {distribution}" if distribution else ""
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(str(name), names, n=1)
     hints = [f"did you mean {close[0]!r}?"] if close else []
     hints += faults()  # such as the group of this very plugin, misspelled
     rest = "; ".join([listed, *hints])
@@ -243,7 +238,9 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
     if kind not in KINDS:
         raise _unknown_kind(kind)
-    if not name or "@" in name:  # NAME@DISTRIBUTION is how `get` tells two apart
+    if (
+        not isinstance(name, str) or not name or "@" in name
+    ):  # NAME@DISTRIBUTION is how `get` tells two apart
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
     claim, outcome = _load_installed(record, obj) or (record, None)
     if outcome is not None and outcome[1] is not obj:
@@ -319,12 +316,17 @@ def _unknown_kind(kind: str) -> PluginError:
 
 
 def records() -> list[PluginRecord]:
-    """Return what is installed, which is read only once, and what was registered."""
+    """Return what is installed and what was registered."""
+    with _lock:
+        return [*_read_once().records, *(record for record, _ in _registered.values())]
+
+
+def _read_once() -> _Installed:
     global _installed
     with _lock:
         if _installed is None:
             _installed = _read_all()
-        return [*_installed.records, *(record for record, _ in _registered.values())]
+        return _installed
 
 
 # ---- loading one ----
@@ -399,8 +401,7 @@ def _read_all() -> _Installed:
     METADATA is parsed only of those with entry points of ours, many times as fast as parsing it of all.
     """
     records: dict[str, list[PluginRecord]] = {}  # by the name of the distribution
-    torn: list[str] = []
-    unread: list[str] = []
+    faults: list[str] = []
     others: dict[str, list[Distribution]] = {}  # without plugins, by the names of their folders
     for dist in importlib.metadata.distributions():
         text, damage = _read_entry_points(dist)
@@ -426,16 +427,16 @@ def _read_all() -> _Installed:
             if kind in GROUPS and kind != group:
                 own.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
-                unread.append(f"{name}: {_describe_unread(group)}")
+                faults.append(f"{name}: {_describe_unread(group)}")
         if damage:
-            torn.append(name)
+            missing = "its entry points cannot all be read, so plugins may be missing"
+            faults.append(f"{name}: {missing}")
             shown = "; ".join(damage[:3])
             # a logged warning cannot be turned into an error that ends the search
             _logger.warning(
                 "%s", TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it")
             )
-    together = tuple(chain.from_iterable(records.values()))
-    return _Installed(together, tuple(dict.fromkeys(torn)), tuple(dict.fromkeys(unread)))
+    return _Installed(list(chain.from_iterable(records.values())), list(dict.fromkeys(faults)))
 
 
 def _read_entry_points(dist: Distribution) -> tuple[str, list[str]]:
