@@ -148,7 +148,7 @@ France NNP I-NP B-LOC
 
 
 def test_columns_are_named_and_document_marks_left_out(written):
-    first, second = columns.read(written(CONLL2003_TEXT), columns.CONLL2003)
+    first, second = columns.read(written(CONLL2003_TEXT), iter(columns.CONLL2003))
     words, tags, chunks, entities = (
         ("EU", "rejects"),
         ("NNP", "VBZ"),

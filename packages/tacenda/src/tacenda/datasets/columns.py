@@ -68,12 +68,13 @@ def read(
     between cells; None means any run of spaces and tabs. Raises DataError, which names file and line, if the file
     cannot be read, or a row has another number of cells; also for an empty separator or repeated names.
     """
-    if isinstance(columns, str) or not columns or len(set(columns)) != len(columns):
+    names = tuple(columns)
+    if isinstance(columns, str) or not names or len(set(names)) != len(names):
         raise DataError(
             f"the column names {columns!r} are not a list of different names: name each once"
         )
-    for _, rows in _sentences(path_of(path, DataError), len(columns), separator):
-        yield dict(zip(columns, zip(*rows, strict=True), strict=True))
+    for _, rows in _sentences(path_of(path, DataError), len(names), separator):
+        yield dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:

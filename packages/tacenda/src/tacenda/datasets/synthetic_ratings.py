@@ -199,9 +199,10 @@ def _draw_block(
             accepted = rng.random(len(items)) < likely
             proposals, items = proposals[accepted], items[accepted]
         keys = np.concatenate((kept, proposals * n_items + items))
+        # each pair once, in the order in which its user came upon the items
         keys, arrival = np.unique(keys, return_index=True)
         keys = keys[np.lexsort((arrival, keys // n_items))]
         _, begin, sizes = np.unique(keys // n_items, return_index=True, return_counts=True)
-        rank = np.arange(len(keys)) - np.repeat(begin, sizes)
-        kept = keys[rank < activity[keys // n_items]]
+        n_before = np.arange(len(keys)) - np.repeat(begin, sizes)  # of the same user
+        kept = keys[n_before < activity[keys // n_items]]
     return np.sort(np.concatenate((*finished, kept)))

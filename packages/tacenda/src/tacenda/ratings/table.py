@@ -180,7 +180,7 @@ class Ratings:
 
     @cached_property
     def std(self) -> float:
-        """The standard deviation of the ratings, in float64; a quarter of the scale if all are equal."""
+        """The standard deviation of the ratings, in float64; if all are equal, a quarter of the scale, or 1."""
         std = float(self.values.std(dtype=np.float64)) if len(self) > 1 else 0.0
         # less may be the rounding errors of ratings of this size
         if std > 1e-6 * float(np.abs(self.values).max(initial=0.0)):
