@@ -73,8 +73,9 @@ def test_more_rows_than_words_are_those_of_a_larger_vocabulary(lds, output):
     [found] = lds.transform_extended([moved], extra, output=output)
     [expected] = lds.transform_ids([ids], output=output)
     assert_allclose(found, expected, atol=1e-5)
-    with pytest.raises(DataError):
-        lds.transform_extended([np.array([types + 2])], extra)
+    for word, rows in ((types + 2, extra), (types + 1, extra[:, 1:])):
+        with pytest.raises(DataError):
+            lds.transform_extended([np.array([word])], rows)
 
 
 def test_it_knows_words_that_one_of_its_models_knows(model, lds, words):

@@ -99,8 +99,8 @@ def fit(
     group = "lds." if model == "vectors" else ""
     named = {f"{group}n_states": n_states, f"{group}output": model_output}
     members = _make_embedders(model, common.options_of(settings, **named), distribution)
-    fit_options: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
-    fit_options = {name: value for name, value in fit_options.items() if value is not None}
+    stepwise: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
+    fit_options = {name: value for name, value in stepwise.items() if value is not None}
     for embedder, part in members:
         for name in fit_options:
             if name not in inspect.signature(embedder.fit).parameters:
@@ -108,11 +108,11 @@ def fit(
                     f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
                 )
         common.check_output(output / part, force)
-    if language is not None and tokenizer is not None:
-        raise ConfigurationError(
-            f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
-        )
     if language is not None:
+        if tokenizer is not None:
+            raise ConfigurationError(
+                f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
+            )
         tokenizer = f"spacy:{language}"
     decoding: dict[str, Any] = {"tokenizer": tokenizer or "whitespace"}
     decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
@@ -124,7 +124,7 @@ def fit(
         from tacenda.dask.corpus import check_model
         from tacenda_embeddings import LDS, dask
 
-        for embedder, _ in members:
+        for embedder, _ in members:  # before the text is read
             check_model(embedder, LDS)
         fits = [partial(dask.fit, embedder) for embedder, _ in members]
     with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
@@ -148,9 +148,10 @@ def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
     """Save a model, its tables rounded if it has any; return a message about the cost of rounding."""
     from tacenda_embeddings.text_vectors import compare
 
-    if precision is None:
-        precision = "int8" if embedder.can_be_compact() else "full"
-    small = embedder.rounded(precision)
+    if not embedder.can_be_compact():
+        embedder.save(folder)
+        return "" if precision is None else f"; no tables to round to {precision}"
+    small = embedder.rounded(precision or "int8")
     small.save(folder)
     if small is embedder:
         return ""

@@ -280,7 +280,8 @@ class TestRefused:
         place = np.empty((4, model.width), np.float32)
         with pytest.raises(DataError, match="no word id"):
             model.transform_into(ids - 1, np.array([0, 4]), [place])
-        for places in ([], [place, place], place[:3], np.tile(place, (2, 1))):
+        wrong = place[:3], np.tile(place, (2, 1)), place[:, 1:], place[0]
+        for places in ([], [place, place], *wrong, *([array] for array in wrong)):
             with pytest.raises(DataError, match="arrays must be one for each of 1 sequences"):
                 model.transform_into(ids, np.array([0, 4]), places)
 
@@ -344,6 +345,7 @@ class TestRefused:
             lambda: model.transition_pairs(n_pairs=-1),
             lambda: model.transition_pairs(n_words=-1),
             lambda: model.transition_pairs(n_words=1.5),
+            lambda: model.transition_pairs(min_count=-1),
         ):
             with pytest.raises(ConfigurationError, match=r"is (-1|1\.5); it must be a whole"):
                 call()

@@ -45,6 +45,8 @@ from tacenda_embeddings.lds.smoother import (
     POSTERIOR_MEANS,
     WIDTHS,
     Destination,
+    Float32Array,
+    Ids,
     Integers,
     Recipe,
     Smoother,
@@ -52,8 +54,6 @@ from tacenda_embeddings.lds.smoother import (
     stable,
 )
 
-Ids = npt.NDArray[np.integer[Any]]
-Float32Array = npt.NDArray[np.float32]
 _MEMORY_ADVICE = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
@@ -96,13 +96,21 @@ class FittedLDS(TwoSided):
 
 
 class _Compact(Arrays):
-    """The arrays of the compact form that the table of inputs is computed from."""
+    """The arrays of the compact form, in which the table of inputs is left out."""
 
     C: Float32[Array, "types states"]
     mean: Float64[Array, "types"]
     reading: Float64[Array, "states states"]
     scale: Float64[Array, "types", positive] | None = None  # 1 / m if absent
     d: Float64[Array, "types", named("noise.d")] | None = None
+
+    def left_out(self) -> dict[str, npt.NDArray[Any]]:
+        """Compute the table of inputs (types, states) and the scale (types,)."""
+        scale, mean = self.scale, self.mean
+        if scale is None:
+            scale = 1 / np.where(mean > 0, mean, np.nan)
+        table = _compute_raw_inputs(self.C, self.d, scale, mean) @ self.reading.T
+        return {"table": table.astype(np.float32), "scale": scale}
 
 
 def _compute_raw_inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
@@ -313,23 +321,28 @@ class LDS(Estimator):
         Raises
         ------
         DataError
-            An id is not an integer or not in the vocabulary, or the offsets or the number of arrays do not fit.
+            An id is not an integer or not in the vocabulary, or the offsets or the shapes of the arrays do not fit.
         FittingError
             The device has too little memory.
         """
-        first = arrays if hasattr(arrays, "shape") else next(iter(arrays), None)
+        is_single = hasattr(arrays, "shape")
+        first = arrays if is_single else next(iter(arrays), None)
         if first is None or isinstance(first, np.ndarray):
             device = devices.resolve(self.settings, OPERATIONS)
         else:
             device = str(first.device)
             if device == "cpu":  # use NumPy arrays that share the tensors' memory
-                arrays = to_numpy(first) if first is arrays else list(map(to_numpy, arrays))
+                arrays = to_numpy(first) if is_single else list(map(to_numpy, arrays))
         with devices.out_of_memory(self.settings, _MEMORY_ADVICE):
             recipe, smoother = self._prepare(output, device)
             words = _check_ids(ids, offsets, len(smoother.table))
-            if len(arrays) != (len(words) if hasattr(arrays, "shape") else len(offsets) - 1):
+            width = smoother.states * WIDTHS[recipe.output]
+            lengths = [len(words)] if is_single else np.diff(offsets).tolist()
+            shapes = [tuple(array.shape) for array in ([arrays] if is_single else arrays)]
+            if shapes != [(length, width) for length in lengths]:
                 raise DataError(
-                    f"arrays must be one for each of {len(offsets) - 1} sequences, or one for all {len(words)} tokens"
+                    f"arrays must be one for each of {len(offsets) - 1} sequences, or one for all {len(words)} tokens, "
+                    f"with a row for each token and {width} columns"
                 )
             smoother.write(recipe, words, np.asarray(offsets, np.int64), arrays)
 
@@ -340,11 +353,13 @@ class LDS(Estimator):
 
         Ids past those of the vocabulary are indices into ``rows`` (words, states), float32: the inputs K' w of the
         added words, on the scale of `input_rows`. Raises DataError for an id that is not an integer, or past the last
-        row. Computes on the CPU, whatever ``settings.device`` is.
+        row, and for rows of another width. Computes on the CPU, whatever ``settings.device`` is.
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets, arrays = self._pack(sentences, output)
         _check_ids(ids, offsets, n_types + len(rows))
+        if rows.shape[1:] != (smoother.states,):
+            raise DataError(f"rows must be (words, {smoother.states}), not {rows.shape}")
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
         extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
@@ -405,10 +420,10 @@ class LDS(Estimator):
 
         They are the words at ``n_pairs`` pairs of singular vectors of the transition operator, counting both signs,
         with ``n_words`` words on each side. Words rarer than ``min_count`` are left out. Raises ConfigurationError for
-        a number of pairs or words that is negative, or no whole number.
+        a number that is negative, or no whole number.
         """
-        check_whole("n_pairs", n_pairs, 0)
-        check_whole("n_words", n_words, 0)
+        for name, number in (("n_pairs", n_pairs), ("n_words", n_words), ("min_count", min_count)):
+            check_whole(name, number, 0)
         state, vocabulary = self._learned(self.learned), self.vocabulary
         shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
@@ -433,11 +448,7 @@ class LDS(Estimator):
         sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
         compact = _Compact.from_arrays(arrays, **sizes) if "reading" in arrays else None
         if compact is not None:
-            C, mean, reading, scale, d = vars(compact).values()
-            if scale is None:
-                scale = 1 / np.where(mean > 0, mean, np.nan)
-            table = (_compute_raw_inputs(C, d, scale, mean) @ reading.T).astype(np.float32)
-            arrays = {**arrays, "table": table, "scale": scale}
+            arrays = arrays | compact.left_out()
         state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted = "N" if noise == "full" else "d"
         if [name for name in ("N", "d") if getattr(state, name) is not None] != [wanted]:
