@@ -312,21 +312,16 @@ class Vocabulary:
         for name in special:
             del proper[name]
         kept = dict(rank(proper, max_vocabulary, min_count))
-        unknown: Counter[str] = Counter()
-        for word in proper.keys() - kept.keys():
-            unknown[_with_digits(word, normalization)] += proper[word]
-        if oov == "learned":
-            marks = {name: special.pop(name, 0) for name in (BOUNDARY, UNKNOWN)}
-            special = Counter(_count_learned(unknown + special, min_class_count))
-            special.update(marks)
+        marks = Counter({name: special.pop(name, 0) for name in (BOUNDARY, UNKNOWN)})
+        marks[BOUNDARY] += n_sentences
+        if oov == "single":
+            marks[UNKNOWN] += sum(proper.values()) - sum(kept.values())
         else:
-            for word, count in unknown.items():
-                special[word_class(word) if oov == "classes" else UNKNOWN] += count
-        if oov == "classes":
-            special = _merge_rare(special, min_class_count)
-        special[BOUNDARY] += n_sentences
-        special[UNKNOWN] += 0
-        chosen = dict(rank(kept | special))
+            for word in proper.keys() - kept.keys():
+                special[_with_digits(word, normalization)] += proper[word]
+            count_classes = _count_learned if oov == "learned" else _count_english
+            marks.update(count_classes(special, min_class_count))
+        chosen = dict(rank(kept | marks))
         spelled = _find_spelled(counts, chosen, normalization)
         return cls(chosen, chosen.values(), normalization, oov, spelled)
 
@@ -543,7 +538,7 @@ def rank(
 
 
 def _count_learned(unknown: Mapping[str, int], min_class_count: int) -> dict[str, int]:
-    """Return the classes with at least ``min_class_count`` words, each with the count of those in no finer class."""
+    """Return the count of each class of at least ``min_class_count`` words, without the words of finer classes."""
     totals: Counter[str] = Counter()
     for word, count in unknown.items():
         for name in learned_names(word):
@@ -555,17 +550,19 @@ def _count_learned(unknown: Mapping[str, int], min_class_count: int) -> dict[str
     return counts
 
 
-def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
-    """Move rare classes into their coarser class, and rare coarse classes into ``<unk>``."""
-    kept = Counter({name: counts.pop(name, 0) for name in (BOUNDARY, UNKNOWN)})
-    coarse: Counter[str] = Counter()
-    for name, count in counts.items():
+def _count_english(unknown: Mapping[str, int], min_class_count: int) -> dict[str, int]:
+    """Return the counts of the English classes; rare ones join their coarser class, and rare coarse ones ``<unk>``."""
+    found: Counter[str] = Counter()
+    for word, count in unknown.items():
+        found[word_class(word)] += count
+    counts, coarse = Counter[str](), Counter[str]()
+    for name, count in found.items():
         above = coarser_class(name)
         if above is not None and count >= min_class_count:
-            kept[name] = count
+            counts[name] = count
         else:
             coarse[above or name] += count
     # by now each coarse class has the counts of all classes that were merged into it
     for name, count in coarse.items():
-        kept[name if count >= min_class_count else UNKNOWN] += count
-    return kept
+        counts[name if count >= min_class_count else UNKNOWN] += count
+    return counts
