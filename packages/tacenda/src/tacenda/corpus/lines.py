@@ -1,8 +1,8 @@
 r"""Lines of text files, plain or compressed, in blocks of bounded size, for all readers of text.
 
-Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
-not. A byte-order mark at the start of a file is dropped. Compression (gzip, bzip2, xz, a zip archive of one
-file) is known by content, not by name. A file named ``*.jsonl`` has a JSON object a line, with a text in a field.
+Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do not. A byte-order mark
+at the start of a file is dropped. Compression (gzip, bzip2, xz, a zip archive of one file) is known by content, not by
+name. A file named ``*.jsonl`` has a JSON object a line, with a text in a field.
 
 A few kilobytes of a compressed file may unpack to gigabytes. Therefore a line may have at most `LONGEST_LINE`
 characters in running text and `LONGEST_ROW` in a file of rows.
@@ -41,49 +41,11 @@ _JSON_LINES_SUFFIXES: Final = (".jsonl", ".ndjson")
 _COMPRESSED_SUFFIXES: Final = (".gz", ".xz", ".bz2", ".zip")
 _TEXT_SUFFIXES: Final = (".txt", *_JSON_LINES_SUFFIXES, *_COMPRESSED_SUFFIXES)
 
-
-def _open_zip(raw: Any) -> Any:
-    """Open the one file in a zip archive. Raises CorpusError if there are none or several, or it needs a password."""
-    try:
-        archive = zipfile.ZipFile(raw)
-        names = [each.filename for each in archive.infolist() if not each.is_dir()]
-        names = [name for name in names if not name.startswith("__MACOSX/")]
-        if len(names) == 1:
-            return archive.open(names[0])
-    # a password; as NotImplementedError, a compression that Python lacks; or a damaged list of files
-    except (RuntimeError, UnicodeError) as error:
-        raise CorpusError(f"its file cannot be unpacked ({error}): unpack it yourself") from error
-    examples = f", such as {names[0]!r}" if names else ""
-    raise CorpusError(
-        f"it is a zip archive of {len(names)} files{examples}: unpack it and name the text; of a document such as "
-        "*.docx, save the text"
-    )
-
-
-_COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
-    (b"\x1f\x8b", gzip.open, "gzip"),
-    (b"\xfd7zXZ\x00", lzma.open, "xz"),
-    # a text may begin with "BZh": after the size comes the magic number of a block or of the end
-    *((b"BZh%d1AY&SY" % size, bz2.open, "bzip2") for size in range(1, 10)),
-    *((b"BZh%d\x17rE8P\x90" % size, bz2.open, "bzip2") for size in range(1, 10)),
-    (b"PK\x03\x04", _open_zip, "zip"),
-    (b"PK\x05\x06", _open_zip, "zip"),  # without files
-)
-#: The first bytes of compressed files.
-COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
-#: How many bytes tell a compressed file.
-MAGIC_BYTES: Final = max(map(len, COMPRESSED))
-
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
-Advance = Callable[[int], object]
 
 
-class File(Protocol):
-    """A file to read, named in messages by its ``str``: a ``Path``, or a file elsewhere."""
-
-    def open(self, mode: str, /) -> Any:
-        """Open it; a buffered binary stream, of which ``peek`` shows the beginning."""
+# ---- the forms of a text ----
 
 
 def open_text(text: object) -> tuple[Any, bool]:
@@ -163,6 +125,116 @@ def text_blocks(
             yield from texts_of(blocks, str(path), marks, field_of(str(path), text_field))
 
 
+def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
+    """Yield lines from an iterable in blocks, as `read_blocks` does. Raises CorpusError for other objects."""
+    block: list[str] = []
+    size = 0
+    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
+    with closing(bar):
+        for number, line in enumerate(bar, start=1):
+            if not isinstance(line, str):
+                advice = "give lines as strings"
+                if isinstance(line, os.PathLike):
+                    advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
+                elif isinstance(line, list | tuple):
+                    advice = "for sentences that are tokenized already use Corpus.from_sentences"
+                raise CorpusError(
+                    f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
+                )
+            block.append(line_without_end(line, number))
+            size += len(line)
+            if size >= BLOCK_BYTES:
+                yield block
+                block, size = [], 0
+    if block:
+        yield block
+
+
+def line_without_end(line: str, number: int) -> str:
+    """Return a line of an iterable without its end, and the first one without a byte-order mark."""
+    if number == 1:
+        line = line.removeprefix("\ufeff")
+    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+
+
+# ---- the bytes of a file, plain or compressed ----
+
+
+class File(Protocol):
+    """A file to read, named in messages by its ``str``: a ``Path``, or a file elsewhere."""
+
+    def open(self, mode: str, /) -> Any:
+        """Open it; a buffered binary stream, of which ``peek`` shows the beginning."""
+
+
+def _open_zip(raw: Any) -> Any:
+    """Open the one file in a zip archive. Raises CorpusError if there are none or several, or it needs a password."""
+    try:
+        archive = zipfile.ZipFile(raw)
+        names = [each.filename for each in archive.infolist() if not each.is_dir()]
+        names = [name for name in names if not name.startswith("__MACOSX/")]
+        if len(names) == 1:
+            return archive.open(names[0])
+    # a password; as NotImplementedError, a compression that Python lacks; or a damaged list of files
+    except (RuntimeError, UnicodeError) as error:
+        raise CorpusError(f"its file cannot be unpacked ({error}): unpack it yourself") from error
+    examples = f", such as {names[0]!r}" if names else ""
+    raise CorpusError(
+        f"it is a zip archive of {len(names)} files{examples}: unpack it and name the text; of a document such as "
+        "*.docx, save the text"
+    )
+
+
+_COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
+    (b"\x1f\x8b", gzip.open, "gzip"),
+    (b"\xfd7zXZ\x00", lzma.open, "xz"),
+    # a text may begin with "BZh": after the size comes the magic number of a block or of the end
+    *((b"BZh%d1AY&SY" % size, bz2.open, "bzip2") for size in range(1, 10)),
+    *((b"BZh%d\x17rE8P\x90" % size, bz2.open, "bzip2") for size in range(1, 10)),
+    (b"PK\x03\x04", _open_zip, "zip"),
+    (b"PK\x05\x06", _open_zip, "zip"),  # without files
+)
+#: The first bytes of compressed files.
+COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
+#: How many bytes tell a compressed file.
+MAGIC_BYTES: Final = max(map(len, COMPRESSED))
+
+
+def byte_chunks(path: File, advance: Callable[[int], object] | None = None) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`.
+
+    ``advance`` is called with the number of bytes that were read from the disk, for a progress bar.
+    """
+    compression = "text"
+    try:
+        with path.open("rb") as raw:
+            start = raw.peek(MAGIC_BYTES)
+            stream: Any = raw
+            for magic, opener, name in _COMPRESSIONS:
+                if start.startswith(magic):
+                    compression = name
+                    stream = opener(raw)
+            position = 0
+            while data := stream.read(BLOCK_BYTES):
+                yield data
+                if advance is not None and raw.seekable():
+                    advance(raw.tell() - position)
+                    position = raw.tell()
+            yield b""
+    except CorpusError as error:
+        raise CorpusError(f"cannot read {path}: {error}") from error
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
+    except MemoryError as error:  # the header of an xz file may ask for gigabytes
+        raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error
+    except OSError as error:
+        kind = "" if compression == "text" else f"the {compression} file "
+        raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
+
+
+# ---- the lines of bytes ----
+
+
 def read_blocks(
     path: File, encoding: str = "utf-8", errors: str = "strict", *, longest: int = LONGEST_ROW
 ) -> Iterator[list[str]]:
@@ -173,6 +245,22 @@ def read_blocks(
     damaged archive.
     """
     yield from decode_blocks(byte_chunks(path), str(path), encoding, errors, longest=longest)
+
+
+def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a file of rows, for the readers of data sets.
+
+    A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. ``encoding`` is None if
+    the user cannot choose it: then it is UTF-8. Raises DataError, which names the file and possibly the line, if the
+    file cannot be opened, is damaged compressed data, or has bytes that the encoding does not have.
+    """
+    advice = "convert the file to utf-8" if encoding is None else "name its encoding"
+    try:
+        file = text_file(path)
+        blocks = decode_blocks(byte_chunks(file), str(file), encoding or "utf-8", advice=advice)
+        yield from enumerate(chain.from_iterable(blocks), 1)
+    except CorpusError as error:
+        raise DataError(str(error)) from error
 
 
 def find_codec(encoding: str) -> codecs.CodecInfo:
@@ -214,15 +302,9 @@ def decode_blocks(
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
-            bad = error.object[error.start : min(error.end, error.start + 4)]
-            # from the end: bytes of the piece before may come first, and the mark of utf-8-sig may be missing
-            place = len(data) - len(error.object) + error.start
             decoder.setstate(state)
-            line = n_lines + decoder.decode(data[: max(place, 0)]).count("\n") + 1
-            raise CorpusError(
-                f"{name} is not {encoding} at line {line}, byte offset {n_bytes + place} "
-                f"(0x{bad.hex()}: {error.reason}); {advice}"
-            ) from error
+            place = _place_of(error, data, decoder, n_lines, n_bytes)
+            raise CorpusError(f"{name} is not {encoding} at {place}; {advice}") from error
         except UnicodeError as error:
             raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
         n_bytes += len(data)
@@ -248,84 +330,22 @@ def decode_blocks(
         yield ["".join(tail)]
 
 
-def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a file of rows, for the readers of data sets.
+def _place_of(
+    error: UnicodeDecodeError,
+    data: bytes,
+    decoder: codecs.IncrementalDecoder,
+    n_lines: int,
+    n_bytes: int,
+) -> str:
+    """Return the line and the offset of bytes in a piece that a decoder, in its state before the piece, refused.
 
-    A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. ``encoding`` is None if
-    the user cannot choose it: then it is UTF-8. Raises DataError, which names the file and possibly the line, if the
-    file cannot be opened, is damaged compressed data, or has bytes that the encoding does not have.
+    ``n_lines`` and ``n_bytes`` came before the piece.
     """
-    advice = "convert the file to utf-8" if encoding is None else "name its encoding"
-    try:
-        file = text_file(path)
-        blocks = decode_blocks(byte_chunks(file), str(file), encoding or "utf-8", advice=advice)
-        yield from enumerate(chain.from_iterable(blocks), 1)
-    except CorpusError as error:
-        raise DataError(str(error)) from error
-
-
-def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`.
-
-    ``advance`` is called with the number of bytes that were read from the disk, for a progress bar.
-    """
-    compression = "text"
-    try:
-        with path.open("rb") as raw:
-            start = raw.peek(MAGIC_BYTES)
-            stream: Any = raw
-            for magic, opener, name in _COMPRESSIONS:
-                if start.startswith(magic):
-                    compression = name
-                    stream = opener(raw)
-            position = 0
-            while data := stream.read(BLOCK_BYTES):
-                yield data
-                if advance is not None and raw.seekable():
-                    advance(raw.tell() - position)
-                    position = raw.tell()
-            yield b""
-    except CorpusError as error:
-        raise CorpusError(f"cannot read {path}: {error}") from error
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
-    except MemoryError as error:  # the header of an xz file may ask for gigabytes
-        raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error
-    except OSError as error:
-        kind = "" if compression == "text" else f"the {compression} file "
-        raise CorpusError(f"cannot read {kind}{path}: {error.strerror or error}") from error
-
-
-def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
-    """Yield lines from an iterable in blocks, as `read_blocks` does. Raises CorpusError for other objects."""
-    block: list[str] = []
-    size = 0
-    bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
-    with closing(bar):
-        for number, line in enumerate(bar, start=1):
-            if not isinstance(line, str):
-                advice = "give lines as strings"
-                if isinstance(line, os.PathLike):
-                    advice = 'give several files as a list, e.g. sorted(folder.glob("*.txt"))'
-                elif isinstance(line, list | tuple):
-                    advice = "for sentences that are tokenized already use Corpus.from_sentences"
-                raise CorpusError(
-                    f"line {number} of the text is a {type(line).__name__}, not a string; {advice}"
-                )
-            block.append(line_without_end(line, number))
-            size += len(line)
-            if size >= BLOCK_BYTES:
-                yield block
-                block, size = [], 0
-    if block:
-        yield block
-
-
-def line_without_end(line: str, number: int) -> str:
-    """Return a line of an iterable without its end, and the first one without a byte-order mark."""
-    if number == 1:
-        line = line.removeprefix("\ufeff")
-    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+    bad = error.object[error.start : min(error.end, error.start + 4)].hex()
+    # from the end: bytes of the piece before may come first, and the mark of utf-8-sig may be missing
+    at = len(data) - len(error.object) + error.start
+    line = n_lines + decoder.decode(data[: max(at, 0)]).count("\n") + 1
+    return f"line {line}, byte offset {n_bytes + at} (0x{bad}: {error.reason})"
 
 
 # ---- JSON objects with a text ----
@@ -358,13 +378,17 @@ def texts_of(
     """
     if field is not None:
         blocks, name = _read_records(blocks, name, field), f"the text in {name}"
+    if marks == "keep":
+        yield from blocks
+        return
     n_lines = 0
     for block in blocks:
         lines = block
-        if marks != "keep" and any(PART_OF_MARKS in line for line in block):
-            numbered = enumerate(block, n_lines + 1)
-            places = ((line, f"{name}, line {number}") for number, line in numbered)
-            lines = [line_without_marks(line, marks, place, skippable) for line, place in places]
+        if any(PART_OF_MARKS in line for line in block):
+            lines = [
+                line_without_marks(line, marks, f"{name}, line {number}", skippable)
+                for number, line in enumerate(block, n_lines + 1)
+            ]
         yield lines
         n_lines += len(block)
 
