@@ -196,6 +196,7 @@ def test_a_vocabulary_of_one_word_is_no_error():
         (lambda: Corpus.from_text(["a"], max_vocabulary=0), "max_vocabulary is 0"),
         (lambda: Corpus.from_text(["a"], min_count=0), "min_count is 0"),
         (lambda: Corpus.from_text(["a"], min_count="2"), "min_count is '2'; it must be a whole"),
+        (lambda: Corpus.from_text(["a"], max_vocabulary=True), "max_vocabulary is True; it must"),
         (lambda: Corpus.from_text(["a"], max_vocabulary=1.5), "max_vocabulary is 1.5; it must be"),
         (lambda: Corpus.from_text(["a"], oov="many"), "oov is 'many'"),
         (lambda: Corpus.from_text(["a"], processes=0), "processes is 0"),

@@ -17,10 +17,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from multiprocessing.connection import wait
-from numbers import Integral
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, TypeVar
 
@@ -43,8 +42,8 @@ _BLOCKS_AHEAD: Final = 3  # blocks per process that are read in advance
 
 #: Provisional ids of the tokens of a block, and the length of each of its sentences.
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
-#: Distinct strings of a block, and bytes of its int32 ids and int64 lengths, as one process sends it.
-_LocalBlock = tuple[list[str], bytes, bytes]
+#: Distinct strings of a block, and their places in it and its lengths, as one process sends it.
+_LocalBlock = tuple[list[str], NDArray[np.int32], NDArray[np.int64]]
 
 
 class Selecting(TypedDict, total=False):
@@ -76,29 +75,24 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Set the options that follow from a given vocabulary, and all others as values that JSON has."""
-        for name in ("max_vocabulary", "min_count", "min_class_count"):
-            limit = getattr(self, name)
-            if limit is not None and not isinstance(limit, Integral):
-                raise CorpusError(f"{name} is {limit!r:.40}; it must be a whole number")
-            setattr(self, name, limit if limit is None else int(limit))
-        if self.vocabulary is None:
-            # refuses limits and rules before a text is read
-            for name, value in vars(self.choose({}, 0).normalization).items():
-                setattr(self, name, value)
-            return
-        if not isinstance(self.vocabulary, Vocabulary):
+        if self.vocabulary is not None and not isinstance(self.vocabulary, Vocabulary):
             raise CorpusError(
                 f"vocabulary is a {type(self.vocabulary).__name__}; give a Vocabulary, such as that of a corpus"
             )
-        implied = {**vars(self.vocabulary.normalization), "oov": self.vocabulary.oov}
-        for name, default in vars(Selection()).items():
-            value, fixed = getattr(self, name), implied.get(name, default)
-            if name != "vocabulary" and value not in (default, fixed):
+        # without a given vocabulary, this refuses limits and rules before a text is read
+        chosen = self.choose({}, 0)
+        implied = {**vars(chosen.normalization), "oov": chosen.oov}
+        for field in fields(self)[1:]:  # after the vocabulary
+            value, fixed = getattr(self, field.name), implied.get(field.name, field.default)
+            if self.vocabulary is not None and value not in (field.default, fixed):
                 raise CorpusError(
-                    f"{name}={value!r} contradicts the given vocabulary; leave out one of the two"
+                    f"{field.name}={value!r} contradicts the given vocabulary; leave out one of the two"
                 )
-            if name in implied:
-                setattr(self, name, fixed)
+            if field.name in implied:
+                value = fixed
+            elif value is not None:
+                value = int(value)
+            setattr(self, field.name, value)
 
     def choose(self, counts: Mapping[str, int], n_sentences: int) -> Vocabulary:
         """Return the given vocabulary, or one built from the counts of a text's strings, with unmerged classes."""
@@ -257,7 +251,7 @@ def _encode_in_processes(
             futures = (pool.submit(_encode_in_worker, lines) for lines in blocks)
             for words, ids, lengths in results_in_order(futures, _BLOCKS_AHEAD * processes + 1):
                 table = np.fromiter(map(types.__getitem__, words), np.int32, len(words))
-                yield table[np.frombuffer(ids, np.int32)], np.frombuffer(lengths, np.int64)
+                yield table[ids], lengths
     except BrokenProcessPool as error:
         raise CorpusError(
             "a tokenizer process ended unexpectedly; in a script, call from_text under "
@@ -301,4 +295,4 @@ def _encode_in_worker(lines: list[str]) -> _LocalBlock:
     assert _tokenizer is not None
     types = Types()
     ids, lengths = encode_block(list(map(_tokenizer, lines)), types)
-    return list(types), ids.tobytes(), lengths.tobytes()
+    return list(types), ids, lengths
