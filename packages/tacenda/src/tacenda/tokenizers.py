@@ -13,6 +13,8 @@ Tokenizer = Callable[[str], list[str]]
 
 #: The tokenizer that splits as KenLM and its module do.
 ASCII_WHITESPACE: Final = "ascii_whitespace"
+#: The tokenizers that never divide what is between two spaces.
+SPLIT_AT_SPACES: Final = ("whitespace", ASCII_WHITESPACE)
 _BETWEEN_ASCII_WHITESPACE: Final = re.compile(r"[^ \t\n\r\v\f]+")
 
 #: The end of the name of a tokenizer that a pipeline had instead of that of its language.

@@ -31,7 +31,13 @@ from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets, runs
-from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer, record_tokenizer
+from tacenda.tokenizers import (
+    SPLIT_AT_SPACES,
+    Tokenizer,
+    fingerprint_tokenizer,
+    get_tokenizer,
+    record_tokenizer,
+)
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -182,9 +188,9 @@ class Corpus:
         first_lines: list[str] = []
         blocks = text_blocks(source, encoding, errors, marks, text_field)
         blocks = collect_first_lines(blocks, first_lines)
-        given = choices.vocabulary is not None
-        counter = SplitWordCounter(tokenizer, types) if count_words and not given else None
-        if counter is not None:
+        counter = None
+        if count_words and choices.vocabulary is None and tokenizer not in SPLIT_AT_SPACES:
+            counter = SplitWordCounter(tokenizer, types)
             blocks = counter.count_while_reading(blocks)
         coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
         origin = {
@@ -195,9 +201,9 @@ class Corpus:
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
-            reading = (encoding, errors, marks, fields, count_words)
+            settings = (encoding, errors, marks, fields, count_words)
             rules = fingerprint_tokenizer(tokenizer)
-            fingerprint = _fingerprint(choices, cache_key, reading, paths, rules)
+            fingerprint = _fingerprint(choices, cache_key, settings, paths, rules)
         return cls._build(coded, types, choices, origin, cache, fingerprint, first_lines, counter)
 
     @classmethod
@@ -573,13 +579,13 @@ def _sweep(folder: Path) -> None:
 def _fingerprint(
     selection: Selection,
     cache_key: str | None,
-    reading: tuple[object, ...],
+    settings: tuple[object, ...],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, which is equal only if the corpora are.
 
-    Files are identified by absolute path, size and times of change. ``reading`` has all other settings, as JSON. The
+    Files are identified by absolute path, size and times of change. ``settings`` has all other settings, as JSON. The
     result is None for an iterable (``paths`` is None) and a callable tokenizer (``tokenizer``, its fingerprint, is
     None), unless the user gives a ``cache_key`` for them.
     """
@@ -598,7 +604,7 @@ def _fingerprint(
         "tokenizer": tokenizer,
         "selection": choices,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
-        "reading": reading,
+        "reading": settings,
         "key": cache_key,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

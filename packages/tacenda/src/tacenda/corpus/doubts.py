@@ -36,7 +36,7 @@ from contextlib import suppress
 from itertools import dropwhile, islice
 from typing import Final
 
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
+from tacenda.tokenizers import SPLIT_AT_SPACES, Tokenizer
 
 FIRST_LINES: Final = 100
 """How many lines, from the first that is not empty, are examined."""
@@ -44,7 +44,6 @@ FIRST_LINES: Final = 100
 _LINE_PREFIX: Final = 10_000  # characters of such a line that are examined
 _MIN_LINES: Final = 10  # fewer are not taken for a table
 _MIN_TOKENS: Final = 500  # fewer say too little of a text
-_SPLIT_AT_SPACES: Final = ("whitespace", ASCII_WHITESPACE)
 
 _MARKUP: Final = re.compile(r"<(!doctype|\?xml|html|head|body|doc|mediawiki|TEI)\b", re.IGNORECASE)
 _CLOSING_TAG: Final = re.compile(r"</(?!s>)[A-Za-z][\w:.-]*\s*>")  # </s> is a mark of a sentence
@@ -161,7 +160,7 @@ def doubt_tokens(
             f"{len(once) / n_tokens:.0%} of the tokens occur only once, such as {_quote_first(once)}: the text seems "
             "not to be split into words; choose another tokenizer"
         )
-    if tokenizer in _SPLIT_AT_SPACES:
+    if tokenizer in SPLIT_AT_SPACES:
         # full stops say nothing, because abbreviations keep theirs
         glued = {w: n for w, n in counts.items() if w[-1] in ",;:!?" and w[-2:-1].isalpha()}
         share = sum(glued.values()) / n_tokens

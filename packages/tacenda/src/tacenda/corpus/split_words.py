@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Normalization
 
 #: Words with a lower count are left out of the result.
@@ -27,26 +27,21 @@ def strip_punctuation(piece: str) -> str:
 class SplitWordCounter:
     """A counter of split words, which counts while the text is tokenized.
 
-    ``types`` is the collection of the text's tokens, which the tokenizing code fills. Nothing is counted for tokenizers
-    that split at whitespace only.
+    ``types`` is the collection of the text's tokens, which the tokenizing code fills.
 
     Memory is bounded: above a million strings, the rarest are dropped, so that at least half go. The counts of a text
     with more strings are therefore lower bounds: occurrences before a string was dropped are not counted.
     """
 
     def __init__(self, tokenizer: str | Tokenizer, types: Collection[str]) -> None:
-        self._types = types
-        self._counts: Counter[str] | None = None
-        if tokenizer not in ("whitespace", ASCII_WHITESPACE):
-            self._counts, self._tokenize = Counter(), get_tokenizer(tokenizer)
+        self._types, self._tokenize = types, get_tokenizer(tokenizer)
+        self._counts: Counter[str] = Counter()
 
     def count_while_reading(self, blocks: Iterable[list[str]]) -> Iterator[list[str]]:
         """Yield blocks of lines; after each, count its words between spaces that are not tokens of the text so far."""
         for lines in blocks:
             yield lines
             counts, threshold = self._counts, MIN_COUNT
-            if counts is None:
-                continue
             for piece, times in Counter(" ".join(lines).split()).items():
                 word = strip_punctuation(piece)
                 if word not in self._types and len(word) <= _MAX_LENGTH:
@@ -58,13 +53,11 @@ class SplitWordCounter:
                     del counts[word]
                 threshold += 1
 
-    def counts(self, normalization: Normalization) -> Mapping[str, int] | None:
-        """Return the count of each normalized word of several tokens; None if nothing was counted.
+    def counts(self, normalization: Normalization) -> Mapping[str, int]:
+        """Return the count of each normalized word of several tokens.
 
         The counts are exact up to a million different strings, and lower bounds for larger texts.
         """
-        if self._counts is None:
-            return None
         # with several processes, a type may be added after its block was counted
         counts = {word: n for word, n in self._counts.items() if word not in self._types}
         totals: Counter[str] = Counter()
