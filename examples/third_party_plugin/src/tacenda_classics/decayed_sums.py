@@ -6,7 +6,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Float32
 from tacenda.errors import KernelError
 from tacenda.kernels import operation
-from tacenda.kernels.operation import cast
+from tacenda.kernels.machinery.arguments import cast
 
 
 def _check_decay(x: Array, decay: float) -> None:

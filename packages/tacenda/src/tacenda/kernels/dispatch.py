@@ -161,6 +161,10 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
                 reasons.append(f"{name}: {error}")
         raise UnsupportedShape(_explain(operation, kind, wanted, reasons + unloaded)) from declined
 
+    if not fitting and kind == HOST_TENSORS:
+        raise KernelError(
+            f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
+        )
     if not fitting:
         raise KernelError(_explain(operation, kind, wanted, skipped + unloaded))
     (best, run), *others = fitting
@@ -173,8 +177,6 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
 
 def _explain(operation: str, kind: str, wanted: _Choice, reasons: list[str]) -> str:
     """Return a sentence on an operation that no backend runs: why, and what to do."""
-    if kind == HOST_TENSORS:
-        return f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
     on = f"{kind} ({'; '.join(reasons)})" if reasons else kind
     if not wanted:
         return f"no kernel backend runs {operation!r} on {on}: see `tacenda plugins kernels`"

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float32, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
+from tacenda.kernels.machinery.arguments import cast, host, in_place
 from tacenda.kernels.machinery.xorshift import generate_uniforms
-from tacenda.kernels.operation import cast, host, in_place, operation
+from tacenda.kernels.operation import operation
 
 
 class Cases(NamedTuple):

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from tacenda.array_ops import to_tensors
 from tacenda.kernels.boltzmann import Divergence, Expected
-from tacenda.kernels.machinery.gpu import tile
-from tacenda.kernels.machinery.gpu_xorshift import advance, load_seed, seed_state
+from tacenda.kernels.machinery.gpu import advance, load_seed, seed_state, tile
 from tacenda.kernels.shared.triton import multiply
 
 _PAIRS, _HIDDEN = 16, 128  # of a program of `_expect`

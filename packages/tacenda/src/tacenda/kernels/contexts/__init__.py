@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import cast, host, operation
+from tacenda.kernels.machinery.arguments import cast, host
+from tacenda.kernels.operation import operation
 
 
 class Spans(NamedTuple):

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float, Float64, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import check_range, host, in_place, operation
+from tacenda.kernels.machinery.arguments import check_range, host, in_place
+from tacenda.kernels.operation import operation
 from tacenda.offsets import rises
 
 # -- forward and backward over blocks of a transition matrix ------------------------------------------

@@ -1,1 +1,1 @@
-"""Tools for writing operations: compilation, arrays, tensors, threads, machine vectors."""
+"""Tools for writing operations: declared arguments, compilation, arrays, tensors, threads, machine vectors."""

@@ -1,8 +1,9 @@
-"""Building blocks of the Triton kernels: products of tiles, and sums of groups of rows; imports torch and triton.
+"""Building blocks of Triton kernels, which import torch and triton: products of tiles, sums of rows, random numbers.
 
 Products have the precision of their factors: float32 is not rounded to TF32 unless torch allows it (`precision`), so
 such a product runs on the floating-point units and not on tensor cores; float64 runs on tensor cores, which support it.
-Sums have a fixed order, which an index_add with atomics has not.
+Sums have a fixed order, which an index_add with atomics has not. The random numbers are those of
+`tacenda.kernels.machinery.xorshift`, bit for bit.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ import triton
 import triton.language as tl
 
 from tacenda.array_ops import allows_tf32, to_tensors
+from tacenda.kernels.machinery.xorshift import wrap_seed
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles of `sum_rows`
@@ -92,3 +94,25 @@ def sum_rows(values: torch.Tensor, order: Any, borders: Any) -> torch.Tensor:
         with torch.cuda.device_of(values):
             _sum[grid](values, *places, out, values.shape[1], ROWS=_ROWS, COLUMNS=columns)
     return out
+
+
+def load_seed(device: torch.device, seed: int) -> torch.Tensor:
+    """Return the seed, modulo 2^64, as a tensor that a kernel loads: int64 (1,), of the same bits."""
+    return torch.tensor([wrap_seed(seed).view(np.int64)], dtype=torch.int64, device=device)
+
+
+@triton.jit
+def seed_state(seed, row):
+    """Return the first states of rows, uint64; seed and row are int64."""
+    state = seed.to(tl.uint64) * 0x9E3779B97F4A7C15
+    state += (row + 1).to(tl.uint64) * 0xBF58476D1CE4E5B9
+    return ((state ^ (state >> 30)) * 0x94D049BB133111EB) | 1
+
+
+@triton.jit
+def advance(state):
+    """Return the states after these."""
+    state ^= state << 13
+    state ^= state >> 7
+    state ^= state << 17
+    return state

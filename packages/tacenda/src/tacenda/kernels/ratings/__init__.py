@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float32, Int, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
+from tacenda.kernels.machinery.arguments import cast, check_range, convert_like, host, in_place
 from tacenda.kernels.machinery.xorshift import generate_states
-from tacenda.kernels.operation import cast, check_range, convert_like, host, in_place, operation
+from tacenda.kernels.operation import operation
 
 # -- scores ------------------------------------------------------------------------------------------
 

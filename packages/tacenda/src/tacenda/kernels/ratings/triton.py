@@ -6,8 +6,7 @@ import triton.language as tl
 
 from tacenda.array_ops import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
-from tacenda.kernels.machinery.gpu import tile
-from tacenda.kernels.machinery.gpu_xorshift import advance, load_seed, seed_state
+from tacenda.kernels.machinery.gpu import advance, load_seed, seed_state, tile
 from tacenda.kernels.ratings import Visited
 
 # -- rating visits ----------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from tacenda.array_ops import zeros
 from tacenda.arrays import Array, Float, Int, Int32, Offsets, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import any_dtype, cast, check_range, host, in_place, operation
+from tacenda.kernels.machinery.arguments import any_dtype, cast, check_range, host, in_place
+from tacenda.kernels.operation import operation
 from tacenda.offsets import check_offsets
 
 # -- lagged counts -----------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float, Int, Number, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import any_dtype, any_layout, in_place, operation
+from tacenda.kernels.machinery.arguments import any_dtype, any_layout, in_place
+from tacenda.kernels.operation import operation
 
 # -- steps of optimizers -----------------------------------------------------------------------------
 

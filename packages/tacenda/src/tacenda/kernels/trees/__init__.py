@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacenda.arrays import Array, Float, Int32
 from tacenda.errors import KernelError
 from tacenda.forks import cached_property
-from tacenda.kernels.operation import cast, check_range, in_place, operation
+from tacenda.kernels.machinery.arguments import cast, check_range, in_place
+from tacenda.kernels.operation import operation
 from tacenda.kernels.shared import adagrad
 from tacenda.offsets import check_offsets
 

@@ -35,7 +35,7 @@ from tacenda.kernels.dispatch import (
     functions_of,
     offers,
 )
-from tacenda.kernels.operation import in_place
+from tacenda.kernels.machinery.arguments import in_place
 from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
 
 __all__ = ["SAMPLES", "check_backend"]
