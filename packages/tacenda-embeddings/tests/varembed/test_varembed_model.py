@@ -207,7 +207,7 @@ def trainer_of(corpus):
 
     def make(model_class=VarEmbed, *, streams, **advanced):
         settings = model_class(**tiny(**advanced)).settings
-        return Trainer(settings, inventory, counts, (words, morphemes), n_streams=streams)
+        return Trainer(settings, inventory, counts, (words, morphemes), streams)
 
     return make, ids, counts, inventory
 

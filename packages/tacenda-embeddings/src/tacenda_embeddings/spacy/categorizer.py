@@ -70,7 +70,8 @@ def average_categorizers(
     hidden = chain(Maxout(width, width, nP=3), LayerNorm(width), Dropout(0.0))
     pooled = chain(concatenate(reduce_mean(), reduce_max()), classify())
     attended = chain(ParametricAttention(width), reduce_sum(), residual(hidden), classify())
-    vectors = chain(tok2vec, _one_token_at_least(), list2ragged())
+    one_token_at_least: Layer = Model("one_token_at_least", _give_a_token)
+    vectors = chain(tok2vec, one_token_at_least, list2ragged())
     return Model(
         "average_categorizers",
         _forward,
@@ -125,10 +126,6 @@ def _forward(
         return []
 
     return mean, backprop
-
-
-def _one_token_at_least() -> Model[list[Floats2d], list[Floats2d]]:
-    return Model("one_token_at_least", _give_a_token)
 
 
 def _give_a_token(

@@ -300,7 +300,7 @@ class TokenEmbeddings(ModelComponent):
         check_ownership(nlp, self)
         announce_pipeline_widths(nlp)
         describe_pipes(nlp)
-        self._previous_owner = find_earlier_owner(nlp, self, self.target.name)
+        self._previous_owner = find_earlier_owner(nlp, self)
 
     # -- calls by spaCy when the pipeline changes --------------------------------------------------
 

@@ -38,7 +38,7 @@ def concat_embed(
     Raises
     ------
     tacenda.errors.ConfigurationError
-        There is no layer, or a number is not positive.
+        There is no layer, an entry is no layer, or a number is not positive.
     """
     from tacenda_embeddings.spacy.fused import WordRows  # loads numba
 

@@ -237,10 +237,10 @@ def describe_pipes(nlp: Any) -> None:
             nlp._pipe_meta[name] = replace(meta, **changed)
 
 
-def find_earlier_owner(nlp: Any, component: Any, target: str) -> str:
-    """Return the name of the last component before ``component`` that writes ``target``; "other" if none is known."""
+def find_earlier_owner(nlp: Any, component: Any) -> str:
+    """Return the name of the last component before ``component`` that writes its target; "other" if none is known."""
     owner = "other"
-    for name in _find_writers(nlp, target):
+    for name in _find_writers(nlp, component.target.name):
         if nlp.get_pipe(name) is component:
             break
         owner = name

@@ -73,12 +73,14 @@ def compare_and_record(readings: Iterable[Reading], model: Any, giver: str) -> b
             records[key] = _make_record(take_fingerprint())
         else:
             recorded, announced_digest = _read_record(records[key])
-            cosine = recorded.cosine(model)
-            digest = "" if cosine >= SAME else _digest_weights(pipe)
-            if digest and announced_digest not in ("", digest):  # trained on after the warning
-                recorded, digest = take_fingerprint(), ""
-            elif digest:
-                mismatched[component] = min(cosine, mismatched.get(component, 1.0))
+            cosine, digest = recorded.cosine(model), ""
+            if cosine < SAME:
+                weights = _digest_weights(pipe)
+                if announced_digest in ("", weights):
+                    mismatched[component] = min(cosine, mismatched.get(component, 1.0))
+                    digest = weights
+                else:  # it was trained further after the warning
+                    recorded = take_fingerprint()
             records[key] = _make_record(recorded, digest)
         layer.attrs[TRAINED_ON] = records
     for component, cosine in mismatched.items():

@@ -126,7 +126,7 @@ def fit_word_vectors(
             torch.set_num_threads(settings.threads or threads)
             initial = start.words, start.morphemes
             trainer = Trainer(
-                settings, start.inventory, counts, initial, held_out, device, source.n_streams
+                settings, start.inventory, counts, initial, source.n_streams, held_out, device
             )
             identity = partial(_identify, settings, start, held_out)
             history = fitting.fit(trainer, source, loop, run, identity)
@@ -371,12 +371,12 @@ class Trainer(fitting.Trainer):
         int64 (types,), occurrences of the words in the training stream.
     start
         Initial vectors, float32, of the words (types, width) and of the morphemes (morphemes, width).
+    n_streams
+        Pieces of the text that are read in parallel.
     valid
         The held-out stream, int32 (tokens,), or None.
     device
         Name of a torch device.
-    n_streams
-        Pieces of the text that are read in parallel; ``batch_streams`` of the settings if None.
     """
 
     def __init__(
@@ -385,9 +385,9 @@ class Trainer(fitting.Trainer):
         inventory: Inventory,
         counts: npt.NDArray[np.int64],
         start: Sequence[npt.NDArray[np.float32]],
+        n_streams: int,
         valid: Ids | None = None,
         device: str = "cpu",
-        n_streams: int | None = None,
     ) -> None:
         hidden = settings.advanced.hidden
         self.settings, self.valid = settings, valid
@@ -410,8 +410,8 @@ class Trainer(fitting.Trainer):
             kl_weights = np.full(len(counts), 1.0 / settings.width)
         self._kl_weights = torch.from_numpy(kl_weights.astype(np.float32)).to(self.device)
         self._cumulative_noise, self._log_expected = self._build_noise(counts)
-        shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
-        self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
+        # the state of the LSTM
+        self._carried = torch.zeros((2, 1, n_streams, hidden), device=self.device)
         self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
         self.rest = {
             "sums": {name: table.sums for name, table in self.tables.items()},
