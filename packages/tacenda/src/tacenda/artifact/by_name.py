@@ -20,6 +20,8 @@ from pathlib import Path
 from tacenda import plugins, reading
 from tacenda.errors import ArtifactError
 
+#: The file that a folder is a model by.
+MANIFEST = "model.json"
 #: The file with the card of a model, beside it; its first paragraph says what the model is.
 CARD = "README.md"
 #: A name of a model: a bare word that cannot be taken for a path.
@@ -124,9 +126,9 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
         except importlib.metadata.PackageNotFoundError:
             continue  # its folder has another name than its METADATA
         places = [Path(str(dist.locate_file(record.target)))]
-        if not (places[0] / "model.json").is_file():
+        if not (places[0] / MANIFEST).is_file():
             # One that is installed as editable: the finder only looks, and for a name without a dot imports nothing.
             spec = importlib.machinery.PathFinder.find_spec(record.target, sys.path)
             places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
-        found += [(record, place) for place in places if (place / "model.json").is_file()][:1]
+        found += [(record, place) for place in places if (place / MANIFEST).is_file()][:1]
     return found

@@ -31,7 +31,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,10 +41,10 @@ import numpy.typing as npt
 
 from tacenda import reading, store
 from tacenda.artifact import arrays as named_arrays
+from tacenda.artifact.by_name import MANIFEST as MANIFEST
 from tacenda.artifact.by_name import locate
 from tacenda.errors import ArtifactError
 
-MANIFEST = "model.json"
 FORMAT_VERSION = 1
 MAX_BYTES = reading.LARGEST_JSON
 
@@ -150,9 +150,22 @@ class _Manifest(NamedTuple):
     nested: dict[str, _Member]
     seal: str = ""
 
-    def complete(self, **parts: Any) -> Artifact:
-        """Return the artifact with its parts. Raises ArtifactError if they are not those that were sealed."""
-        found = replace(self.artifact, **parts)
+    def complete(
+        self,
+        files: Iterable[Mapping[str, npt.NDArray[Any]]],
+        nested: dict[str, Artifact],
+        mapped: frozenset[str] = frozenset(),
+    ) -> Artifact:
+        """Return the artifact with the arrays of its files and its nested models.
+
+        Raises ArtifactError if two files hold an array of one name, or these are not the parts that were sealed.
+        """
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for some in files:
+            if twice := arrays.keys() & some.keys():
+                raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
+            arrays |= some
+        found = replace(self.artifact, arrays=arrays, nested=nested, mapped=mapped)
         if self.seal and self.seal != _seal(found):
             raise ArtifactError(
                 "its settings, arrays or nested models are not those that were saved together: it was altered, or is "
@@ -286,40 +299,34 @@ def _write_into(folder: Path, artifact: Artifact) -> bytes:
 
 
 def _read_head(folder: Path) -> bytes:
-    try:
-        size = _verify(folder / MANIFEST)
-    except (ArtifactError, NotADirectoryError) as error:
-        if not os.path.lexists(folder):
-            raise ArtifactError("there is no such folder") from None
-        if not folder.is_dir():
-            raise ArtifactError("it is not a folder, as a model is") from None
-        if not os.path.lexists(folder / MANIFEST):
-            raise ArtifactError(
-                "it holds no model.json, so it is not a model, or its saving was interrupted"
-            ) from None
-        raise error
-    if size > MAX_BYTES:
-        raise ArtifactError(f"model.json has {size} bytes; more than {MAX_BYTES} are not read")
-    return (folder / MANIFEST).read_bytes()
+    """Return the bytes of ``model.json``, of a file that is too large only as many as `_decode` refuses."""
+    if not os.path.lexists(folder):
+        raise ArtifactError("there is no such folder")
+    if not folder.is_dir():
+        raise ArtifactError("it is not a folder, as a model is")
+    if not os.path.lexists(folder / MANIFEST):
+        raise ArtifactError(
+            "it holds no model.json, so it is not a model, or its saving was interrupted"
+        )
+    _verify(folder / MANIFEST)
+    with (folder / MANIFEST).open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     if depth > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
     manifest = _decode(head, in_folder=True)
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    files: list[dict[str, npt.NDArray[Any]]] = []
     mapped: set[str] = set()
     for name, member in manifest.files.items():
         is_mapped = name.startswith("mapped-")
         _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED_BYTES)
         if is_mapped:
-            some = named_arrays.read_mapped(folder / name)
-            mapped.update(some)
+            files.append(named_arrays.read_mapped(folder / name))
+            mapped.update(files[-1])
         else:
-            some = named_arrays.read(folder / name)
-        if twice := arrays.keys() & some.keys():
-            raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
-        arrays.update(some)
+            files.append(named_arrays.read(folder / name))
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
@@ -329,7 +336,7 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
         if _Member.of(inner)[:2] != member[:2]:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
         nested[name] = _read_parts(part, inner, depth + 1, whole)
-    return manifest.complete(arrays=arrays, nested=nested, mapped=frozenset(mapped))
+    return manifest.complete(files, nested, frozenset(mapped))
 
 
 def _is_whole(folder: Path, head: _Member) -> bool:
@@ -357,11 +364,8 @@ def _sweep(folder: Path, alone: bool) -> None:
         store.sweep(folder, keep, _PART.fullmatch, alone=alone)
 
 
-def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> int:
-    """Return the size in bytes of a file that is neither a link nor anything special.
-
-    Raises ArtifactError unless it is there and has the size and, if ``whole``, the sha256 of the member.
-    """
+def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> None:
+    """Raise ArtifactError unless this is a file, and no link, with the size and, if ``whole``, sha256 of the member."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -370,17 +374,16 @@ def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> in
         raise ArtifactError(
             f"{path.name} is a symbolic link: copy the model with links resolved (cp -rL)"
         )
-    size = status.st_size
     if not stat.S_ISREG(status.st_mode):
         raise ArtifactError(f"{path.name} is not a file")
-    if member is not None and size != member.size:
-        raise ArtifactError(f"{path.name} has {size} bytes and model.json says {member.size}")
-    if member is not None and whole:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != member.sha256:
-            raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")
-    return size
+    if member is None:
+        return
+    if status.st_size != member.size:
+        raise ArtifactError(
+            f"{path.name} has {status.st_size} bytes and model.json says {member.size}"
+        )
+    if whole and store.sha256_of(path) != member.sha256:
+        raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")
 
 
 # ---- bytes ----
@@ -396,7 +399,7 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
     if end > len(data):
         raise ArtifactError("the model's bytes are cut short")
     manifest = _decode(data[start:end])
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    files: list[dict[str, npt.NDArray[Any]]] = []
     nested: dict[str, Artifact] = {}
     for members in (manifest.files, manifest.nested):
         for name, member in members.items():
@@ -404,15 +407,12 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
             if _Member.of(blob)[:2] != member[:2]:
                 raise ArtifactError(f"the bytes of {name!r} are cut short or altered")
             if members is manifest.files:
-                some = named_arrays.decode(blob)
-                if twice := arrays.keys() & some.keys():
-                    raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
-                arrays.update(some)
+                files.append(named_arrays.decode(blob))
             else:
                 nested[name] = _from_bytes(blob, depth + 1)
     if end != len(data):
         raise ArtifactError(f"{len(data) - end} bytes follow the end of the model")
-    return manifest.complete(arrays=arrays, nested=nested)
+    return manifest.complete(files, nested)
 
 
 # ---- the manifest ----
@@ -455,7 +455,7 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     elsewhere.
     """
     if len(data) > MAX_BYTES:
-        raise ArtifactError(f"model.json has {len(data)} bytes; more than {MAX_BYTES} are not read")
+        raise ArtifactError(f"model.json is too large: more than {MAX_BYTES} bytes are not read")
     try:
         document = reading.parse_json(data)
     except ValueError as error:
