@@ -93,12 +93,12 @@ def another_kind(models):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda its: {"data": other_data(its)}, r"a different fit, in which data .* resume=False"),
+        (lambda its: {"data": other_data(its)}, r"a different fit, in which data: .* resume=False"),
         (lambda its: {"data": source(its, seed=1)}, "a different fit, in which data"),
         (lambda its: {"identity": {"width": 7}}, r"configuration \(width: None -> 7\)"),
         (
             lambda its: {"settings": its.settings(learning_rate=Schedule(0.3))},
-            r"settings \(learning_rate",
+            r"settings \(learning_rate \(rate: .*, schedule: WarmUp -> Schedule, ",
         ),
         (lambda its: {"model": another_kind(its)}, "a different fit, in which model"),
         (lambda its: {"model": its.SoftmaxRegression(width=6)}, "does not fit this model"),

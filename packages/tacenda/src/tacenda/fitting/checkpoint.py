@@ -184,21 +184,10 @@ class CheckpointFolder:
                     f"there is no checkpoint in {self.folder} to resume from; start with resume='auto'"
                 )
             return None
-        saved, wanted = self.read(), json.loads(json.dumps(self._identity))
-        details = []
-        for key in sorted({*saved.identity, *wanted}):
-            before, now = saved.identity.get(key), wanted.get(key)
-            if before == now:
-                continue
-            if isinstance(before, dict) and isinstance(now, dict):
-                names = sorted(n for n in {*before, *now} if before.get(n) != now.get(n))
-                inner = ", ".join(f"{n}: {before.get(n)} -> {now.get(n)}" for n in names)
-                details.append(f"{key} ({inner})")
-            else:
-                details.append(f"{key} ({before} -> {now})")
-        if details:
+        saved = self.read()
+        if changes := _describe_changes(saved.identity, json.loads(json.dumps(self._identity))):
             raise FittingError(
-                f"the checkpoint in {self.folder} belongs to a different fit, in which {'; '.join(details)} differ "
+                f"the checkpoint in {self.folder} belongs to a different fit, in which {changes} differ "
                 "(there -> here): use another folder, or remove this one, or start over with resume=False"
             )
         return saved
@@ -238,3 +227,15 @@ class CheckpointFolder:
         return FittingError(
             f"the checkpoint {self.manifest} {what}; remove its folder, or start over with resume=False"
         )
+
+
+def _describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return the entries in which two JSON objects differ, such as ``data: a -> b, settings (width: 4 -> 5)``."""
+    changes = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict) and old != new:
+            changes.append(f"{key} ({_describe_changes(old, new)})")
+        elif old != new:
+            changes.append(f"{key}: {old} -> {new}")
+    return ", ".join(changes)
