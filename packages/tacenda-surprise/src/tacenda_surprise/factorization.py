@@ -45,7 +45,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -181,13 +181,9 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         at_least=1,
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"init_mean": ..., "init_std_dev": ...})
-    #: How the factors are found; an option of `PMF` alone, and so not annotated here.
+    # Options that one of the models alone declares, and so not annotated here.
     solver = "sgd"
-
-    @property
-    def of_side(self) -> tuple[float | None, float | None]:
-        """Learning rate and penalty of the conditioning factors, as far as they are given."""
-        return None, None
+    lr_yj = reg_yj = cast("float | None", None)
 
     def idle(self) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -236,10 +232,6 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
         ratings (0.22 for MovieLens-100K, 0.13 for MovieLens-1M); the thesis has 0.003""",
         at_least=0,
     )
-
-    @property
-    def of_side(self) -> tuple[float | None, float | None]:
-        return self.lr_yj, self.reg_yj
 
 
 def thesis_options(
@@ -322,10 +314,10 @@ class ResolvedOptions(NamedTuple):
                 _first_given(given.lr_qi, rate),
                 _first_given(given.lr_bu, bias_rate) if given.biased else 0.0,
                 _first_given(given.lr_bi, bias_rate) if given.biased else 0.0,
-                _first_given(given.of_side[0], _SIDE_RATE / unit),
+                _first_given(given.lr_yj, _SIDE_RATE / unit),
             ),
             p, q, b, c,
-            side=_first_given(given.of_side[1], _SIDE_PENALTY * unit * sparse),
+            side=_first_given(given.reg_yj, _SIDE_PENALTY * unit * sparse),
         )  # fmt: skip
 
     def of_user(self, n: int) -> tuple[float, float | None]:
