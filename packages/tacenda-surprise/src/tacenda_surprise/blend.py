@@ -253,6 +253,13 @@ class Blend(RatingAlgorithm):
             isinstance(algo, RatingAlgorithm) and algo.folds_identities for algo in self.fitted
         )
 
+    def _require_ours(self, otherwise: str) -> list[RatingAlgorithm]:
+        """Return the fitted algorithms. Raises ConfigurationError for one from outside Tacenda."""
+        for algo in self.fitted:
+            if not isinstance(algo, RatingAlgorithm):
+                raise ConfigurationError(f"{type(algo).__name__} {otherwise}")
+        return self.fitted
+
     # -- fitting -----------------------------------------------------------------------------------
 
     def _draw_seed(self, trainset: Any) -> int:
@@ -318,12 +325,8 @@ class Blend(RatingAlgorithm):
         """
         before = self._fit_data()
         more = FitData.of(trainset, scale=before.ratings.scale)
-        for algo in self.fitted:  # before any of them is trained
-            if not isinstance(algo, RatingAlgorithm):
-                raise ConfigurationError(
-                    f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
-                )
-        algorithms = [copy(algo) for algo in self.fitted]
+        ours = self._require_ours("cannot learn from more ratings; fit the blend again")
+        algorithms = [copy(algo) for algo in ours]
         for algo in algorithms:
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         # A saved blend has the numbers of its first algorithm, which knows the ratings held out only after a refit.
@@ -393,53 +396,51 @@ class Blend(RatingAlgorithm):
         """The algorithms, ``algorithm-0`` and so on. Raises ConfigurationError for one that is not Tacenda's."""
         if not self.settings.refit:
             raise ConfigurationError("only a blend with refit=True can be saved; fit one")
-        for algo in self.fitted:
-            if not isinstance(algo, RatingAlgorithm):
-                raise ConfigurationError(
-                    f"{type(algo).__name__} cannot be saved without pickle; use surprise.dump"
-                )
-        return {f"algorithm-{k}": algo for k, algo in enumerate(self.fitted)}
+        ours = self._require_ours("cannot be saved without pickle; use surprise.dump")
+        return {f"algorithm-{k}": algo for k, algo in enumerate(ours)}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
-        fingerprints = [_fingerprint(part._require_fitted().learned) for part in parts]
-        # Older blends have none.
-        fingerprints_of_fit = config.get("parts", fingerprints)
-        if not isinstance(fingerprints_of_fit, list) or len(fingerprints_of_fit) != len(parts):
+        unfitted = [type(part).from_settings(part.settings) for part in parts]
+        model = cls.from_settings({**config["settings"], "algorithms": unfitted})
+        model.learned = Weights.from_arrays(arrays, models=len(parts))
+        model._adopt_saved(parts, is_old=config.get("surprise") is None)
+        now = [_fingerprint(part.learned) for part in model._parts]
+        then = config.get("parts", now)  # older blends have none
+        if not isinstance(then, list) or len(then) != len(parts):
             raise ArtifactError(
                 "its 'parts' are not a fingerprint for each algorithm: it is damaged"
             )
-        unfitted = [type(part).from_settings(part.settings) for part in parts]
-        model = cls.from_settings({**config["settings"], "algorithms": unfitted})
-        model.learned = state = Weights.from_arrays(arrays, models=len(parts))
-        first, n_users = parts[0], int(state.n_users)
-        low, high = first.catalogue.scale
-        if not low <= state.center <= high:
+        for part, own, of_fit in zip(parts, now, then, strict=True):
+            if own != of_fit:
+                model._warn_of_changed(part)
+        return model
+
+    def _adopt_saved(self, parts: Sequence[Any], *, is_old: bool) -> None:
+        """Take over saved algorithms, the first of which has the users and items of the blend. Raises ArtifactError."""
+        learned, first = self._learned(self.learned), parts[0]
+        n_users, (low, high), data = int(learned.n_users), first.catalogue.scale, first._data
+        if not low <= learned.center <= high:
             raise ArtifactError("the blend's weights are invalid: the folder is damaged")
-        data, most = first._data, len(first.catalogue.users)
-        if n_users > most or (data is not None and n_users != data.n_users):
+        if n_users > len(first.catalogue.users) or (data is not None and n_users != data.n_users):
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
-        if data is not None:
-            model._adopt_fitted(parts, data)
-            if config.get("surprise") is None:  # an older blend knows what its algorithms do
-                data = model._fit_data()
-                model._know(data, Identities.of(data.ratings, data.identities))
-                for user in first._new_users.values():
-                    model._add(user.given)
-        else:  # saved without ratings
+        if data is None:  # saved without ratings
             raw_items = first.raw_items
-            model._match_ids(parts, list(first._users)[:n_users], raw_items)
+            self._match_ids(parts, list(first._users)[:n_users], raw_items)
             if any((numbers(raw_items, part._items) < 0).any() for part in parts):
                 raise ArtifactError("the models of a blend know different items: it is damaged")
             raw = IdIndex(first.catalogue.users.raw[:n_users].tolist(), "user")
-            model._catalogue = replace(first.catalogue, users=raw)
-        for part, now, then in zip(parts, fingerprints, fingerprints_of_fit, strict=True):
-            if now != then:
-                model._warn_of_changed(part)
-        return model
+            self._catalogue = replace(first.catalogue, users=raw)
+            return
+        self._adopt_fitted(parts, data)
+        if is_old:  # an older blend knows what its algorithms do
+            data = self._fit_data()
+            self._know(data, Identities.of(data.ratings, data.identities))
+            for user in first._new_users.values():
+                self._add(user.given)
 
 
 def _fingerprint(learned: Arrays | None) -> str | None:
