@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import to_device, to_numpy
-from tacenda.arrays import Array, Arrays, Float32
 from tacenda.fitting import (
     Adam,
     ArrayBatches,
@@ -42,7 +41,7 @@ from tacenda_surprise.bias import Alternation, alternate
 from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import MIN_VARIANCE, Scale, find_sharpness, narrow, raise_means
-from tacenda_surprise.machine import Machine, Usual, solve_units
+from tacenda_surprise.machine import Learned, Machine, Usual, solve_units
 from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
 
 OPERATIONS = {
@@ -243,15 +242,6 @@ def _estimate_usual(
     )
     usual = replace(usual, sharpness=np.float64(sharpness))
     return usual, narrow(smooth, s, biases.c, sharpness)
-
-
-class Learned(Arrays):
-    """Parameters under training, which are changed in place; `Machine` has more."""
-
-    weights: Float32[Array, "visible *weights"]
-    visible_biases: Float32[Array, "visible levels"]
-    hidden_biases: Float32[Array, "hidden"]
-    side_weights: Float32[Array, "sides hidden"]
 
 
 class Task(NamedTuple):

@@ -78,14 +78,19 @@ of_hidden_units = Constraint(
 )
 
 
-class Machine(Arrays):
-    """Parameters (notation of ``tacenda.kernels.boltzmann``)."""
+class Learned(Arrays):
+    """Parameters that training changes in place (notation of ``tacenda.kernels.boltzmann``)."""
 
     #: a (visible, hidden) or W (visible, levels, hidden)
     weights: Float32[Array, "visible *weights", of_hidden_units]
     visible_biases: Float32[Array, "visible levels"]  # b
     hidden_biases: Float32[Array, "hidden"]  # d
     side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
+
+
+class Machine(Learned):
+    """A trained RBM: its parameters, and what was estimated from the ratings."""
+
     slopes: Float32[Array, "cases"]  # o
     base: Float32[Array, "levels"]  # logarithms of how often each level is given
     inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
