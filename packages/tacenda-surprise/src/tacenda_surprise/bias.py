@@ -218,12 +218,12 @@ class Alternation(Trainer):
     @property
     def expected_error(self) -> float:
         """Mean square of the errors expected for new ratings: the noise, and the uncertainty of the biases."""
-        noise, n = float(self.variances[0]), max(len(self._values), 1)
+        noise = float(self.variances[0])
         uncertainty = sum(
             learned * float((k / (k + penalty + _LEAST_DENOMINATOR)).sum())
             for (learned, _, k), penalty in zip(self._sides, self.penalties, strict=True)
         )
-        return noise * (1 + uncertainty / n)
+        return noise * (1 + uncertainty / len(self._values))
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users, then for the variances; the loss is the squared error afterwards."""

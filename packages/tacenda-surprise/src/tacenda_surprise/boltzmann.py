@@ -229,7 +229,7 @@ def _estimate_usual(
     of the residuals.
     """
     expected = biases.b[scored.user_ids] + biases.c[scored.item_ids]
-    variance = max(float(np.var(scored.values - expected)), MIN_VARIANCE) if len(expected) else 1.0
+    variance = max(float(np.var(scored.values - expected)), MIN_VARIANCE)
     of_cases, of_visible = biases.penalties
     numbers = of_cases, of_visible, of_visible + _SHAPE_PRIOR_COUNT, variance, 0.0
     usual = Usual(biases.b.astype(np.float32), *map(np.float64, numbers))

@@ -44,10 +44,9 @@ class Catalogue:
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
-        mean = ratings.mean if len(ratings) else float(np.mean(ratings.scale))
-        levels = possible_levels(ratings.levels, ratings.scale)
+        levels, scale = possible_levels(ratings.levels, ratings.scale), ratings.scale
         counts = _counts(ratings, levels)
-        return cls(ratings.users, ratings.items, ratings.scale, mean, levels, counts)
+        return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.

@@ -460,8 +460,6 @@ def choose_n_factors(settings: BayesianPMFSettings, ratings: Ratings) -> int:
     """Choose the number of factors of a chain: larger if users and items have more ratings."""
     if settings.n_factors is not None:
         return settings.n_factors
-    if not len(ratings):
-        return _FACTORS_BOUNDS[0]
     return int(np.clip(round(_FACTORS_BY_SPARSITY / ratings.sparsity), *_FACTORS_BOUNDS))
 
 
@@ -471,8 +469,8 @@ def choose_sweeps(
     """Choose the number of sweeps before the first sample, and of samples."""
     n = settings.n_samples
     if n is None:
-        rows = max(ratings.n_users + ratings.n_items, 1) * (n_factors + 1)
-        wanted = min(_RATINGS_VISITED / max(len(ratings), 1), _MAX_NUMBERS / rows)
+        rows = (ratings.n_users + ratings.n_items) * (n_factors + 1)
+        wanted = min(_RATINGS_VISITED / len(ratings), _MAX_NUMBERS / rows)
         n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
     burn_in = min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in
     return burn_in, n

@@ -96,7 +96,7 @@ def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float)
     no narrower than those of one, and at most 2. Uses bisection.
     """
     low, high = 0.0, _MAX_SHARPNESS
-    for _ in range(_BISECTIONS if len(logits) else 0):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         variances = _compute_moments(tilt(logits - middle * s**2, s, means), s)[1]
         found = np.maximum(variances, MIN_VARIANCE).mean()

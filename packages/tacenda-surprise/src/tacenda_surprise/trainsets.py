@@ -258,8 +258,7 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
     of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
-    Raises DataError for anything else, for ratings that are missing or no numbers, and if there are neither ratings nor
-    a scale.
+    Raises DataError for anything else, and for ratings that are missing or no numbers.
     """
     columns, where = read_columns(data, 3)
     if not columns:
@@ -279,9 +278,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
             f"{where}, taken for the ratings, does not contain numbers ({error}): correct it, or name the columns "
             "user, item and rating"
         ) from error
-    if not len(values) and scale is None:
-        raise DataError("there are no ratings; give at least one")
-    reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
+    ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    reader = Reader(rating_scale=scale or ends)
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
 
