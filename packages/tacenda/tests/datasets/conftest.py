@@ -17,8 +17,8 @@ class Resource:
     connection after ``n`` bytes of the body.
     """
 
-    def __init__(self, body, *, failures=(), length=True, location=None):
-        self.body = body
+    def __init__(self, body, *, failures=(), length=True, location=None, encoding=None):
+        self.body, self.encoding = body, encoding
         self.failures, self.length, self.location = list(failures), length, location
 
 
@@ -68,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         if resource.length:
             self.send_header("Content-Length", str(len(resource.body)))
+        if resource.encoding:
+            self.send_header("Content-Encoding", resource.encoding)
         self.end_headers()
         self.wfile.write(resource.body[: failure[1]] if failure else resource.body)
         self.close_connection = True

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import time
 from types import SimpleNamespace
@@ -56,6 +57,12 @@ def test_the_server_is_told_who_asks_and_to_send_the_bytes_as_they_are(server, t
 def test_a_body_of_any_length_arrives(server, tmp_path, body, length):
     assert get(server.serve("/f", body, length=length), tmp_path / "f").bytes == len(body)
     assert (tmp_path / "f").read_bytes() == body
+
+
+def test_a_compressed_file_that_the_server_calls_encoded_stays_compressed(server, tmp_path):
+    packed = gzip.compress(BODY)
+    get(server.serve("/f", packed, encoding="x-gzip"), tmp_path / "f")
+    assert (tmp_path / "f").read_bytes() == packed
 
 
 def test_a_connection_dropped_in_the_middle_is_tried_again(server, tmp_path):

@@ -304,6 +304,8 @@ def _stream(url: str, path: str, item: Download, timeout: float) -> None:
             if response.status_code in _RETRIED_STATUSES:
                 raise
             raise _RefusedError(str(error)) from error
+        # some servers call a .tgz encoded; it is stored as it was published, not decoded
+        response.raw.headers.pop("content-encoding", None)
         length = response.headers.get("content-length", "")
         announced = int(length) if length.isascii() and length.isdigit() else None
         if (announced or 0) > item.max_bytes:
