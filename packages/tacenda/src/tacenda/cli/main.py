@@ -10,6 +10,7 @@ after an error, 2 after wrong usage, and 128 plus its number after a signal.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, as_options, check_output, columns, format_size, refuse_nan
+from tacenda.cli.options import Force, as_options, check_output, columns, format_size
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.
@@ -132,6 +133,17 @@ def _root(
     pass
 
 
+def _seconds(help: str) -> Any:
+    """Return the option of a time limit."""
+
+    def refuse_nan(value: float) -> float:  # which click accepts in every range
+        if math.isnan(value):
+            raise typer.BadParameter("nan is not a number")
+        return value
+
+    return typer.Option(min=0.1, max=1e6, callback=refuse_nan, help=help)
+
+
 @app.command("plugins")
 def list_plugins(
     kind: Annotated[
@@ -146,12 +158,7 @@ def list_plugins(
     trace: Annotated[
         bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, max=1e6, callback=refuse_nan, help="Seconds that a plugin may take to load."
-        ),
-    ] = 60.0,
+    timeout: Annotated[float, _seconds("Seconds that a plugin may take to load.")] = 60.0,
 ) -> None:
     """List the installed plugins, and show why any failed to load.
 
@@ -235,15 +242,7 @@ def fetch_dataset(
         bool,
         typer.Option("--accept-changed", help="Accept a file that differs from the recorded one."),
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            max=1e6,
-            callback=refuse_nan,
-            help="Seconds without data after which an attempt fails.",
-        ),
-    ] = 30.0,
+    timeout: Annotated[float, _seconds("Seconds without data after which an attempt fails.")] = 30,
 ) -> None:
     """Download a dataset from its official address.
 

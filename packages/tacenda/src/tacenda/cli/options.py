@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import glob
-import math
 import os
 import re
 import sys
@@ -227,13 +226,6 @@ def as_options(message: str) -> str:
     return _PYTHON_ARGUMENTS.sub(
         lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message
     )
-
-
-def refuse_nan(value: float) -> float:
-    """Return the value of an option. Raises BadParameter for NaN, which click accepts in every range."""
-    if math.isnan(value):
-        raise typer.BadParameter("nan is not a number")
-    return value
 
 
 def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:

@@ -28,8 +28,8 @@ class IdIndex:
     def __init__(self, raw: Iterable[object], what: str) -> None:
         self.raw: NDArray[np.str_] = _as_strings(raw, what)
         self.what = what
-        if len(np.unique(self.raw)) != len(self.raw):
-            values, counts = np.unique(self.raw, return_counts=True)
+        values, counts = np.unique(self.raw, return_counts=True)
+        if len(values) != len(self.raw):
             repeated = values[counts > 1][0]
             raise DataError(f"{what} id {str(repeated)!r} stands for two {what}s; make ids unique")
 
