@@ -14,13 +14,15 @@ import math
 import os
 import signal
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import Timer
+from threading import Thread
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -396,10 +398,19 @@ def _show_warning(message: Warning | str, *place: Any) -> None:
 def _send_lost_interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
     """Send a Ctrl-C again that was raised where Python drops exceptions, such as in a callback of C code."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        # later: by then the C code has gone on
-        Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()
+        Thread(target=_interrupt_after, args=[sys._getframe()], daemon=True).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt_after(frame: FrameType) -> None:
+    """Send Ctrl-C when a function has returned, in which it would be lost."""
+    while True:
+        with suppress(RuntimeError):  # the function is running
+            frame.clear()
+            break
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
