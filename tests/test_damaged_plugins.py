@@ -285,22 +285,6 @@ def test_a_plugin_that_does_not_come_to_an_end_is_named(site):
     assert "a_loop:app: it was not loaded within 2 seconds" in listed
 
 
-def test_the_start_of_the_child_process_takes_no_time_of_a_plugin(site):
-    site.install("well", WELL, well_module=MODEL)
-    out = site.python("""
-        from multiprocessing.connection import Connection
-        from tacenda import plugins
-        from tacenda.cli.probing import try_plugins
-        poll, receive, received = Connection.poll, Connection.recv_bytes, []
-        # until the child has sent something, every time is too short
-        Connection.poll = lambda self, seconds: bool(received) and poll(self, 600)
-        Connection.recv_bytes = lambda self: received.append(receive(self)) or received[-1]
-        [record] = [each for each in plugins.available("embedders") if each.name == "well"]
-        print(try_plugins([record], 2)[0].record.status)
-        """)
-    assert out == "loaded\n"
-
-
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_plugin_during_whose_import_the_command_is_terminated_is_not_to_blame(site):
     site.plugin("a-term", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event
 
@@ -137,6 +138,16 @@ def test_a_time_limit_that_no_clock_can_keep_is_refused(timeout):
     for command in (["plugins"], ["data", "fetch", "english-ewt"]):
         found = CliRunner().invoke(app, [*command, "--timeout", timeout])
         assert (found.exit_code, "Invalid value for '--timeout'" in found.output) == (2, True)
+
+
+def test_the_start_of_a_child_process_takes_no_time_of_a_plugin(monkeypatch):
+    poll, receive, received = Connection.poll, Connection.recv_bytes, []
+    # until the child has sent something, every time is too short
+    monkeypatch.setattr(Connection, "poll", lambda pipe, _: bool(received) and poll(pipe, 600))
+    keep = lambda pipe: received.append(receive(pipe)) or received[-1]  # noqa: E731
+    monkeypatch.setattr(Connection, "recv_bytes", keep)
+    listed = CliRunner().invoke(app, ["plugins", "datasets"]).output
+    assert {line.split()[4] for line in listed.splitlines()[1:]} == {"loaded"}
 
 
 def test_a_plugin_of_this_process_is_listed(failing):

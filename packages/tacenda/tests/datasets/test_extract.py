@@ -107,14 +107,8 @@ def test_whatever_its_names_an_archive_stays_within_its_folder(tmp_path_factory,
 def test_links_and_devices_in_a_tar_are_refused(tmp_path, kind):
     info = tarfile.TarInfo("innocent")
     info.type, info.linkname = getattr(tarfile, kind), "/etc/passwd"
-    refused(tar_of(tmp_path / "a.tgz", [("ok", b"1"), info]), tmp_path, "a link or a device")
-
-
-def test_a_file_behind_a_linked_folder_is_refused(tmp_path):
-    link = tarfile.TarInfo("folder")
-    link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path)
-    archive = tar_of(tmp_path / "a.tgz", [link, ("folder/evil", b"evil")])
-    refused(archive, tmp_path, "a link or a device")
+    members = [("ok", b"1"), info, ("innocent/evil", b"evil")]
+    refused(tar_of(tmp_path / "a.tgz", members), tmp_path, "a link or a device")
 
 
 def test_a_symbolic_link_in_a_zip_is_refused(tmp_path):
