@@ -99,9 +99,9 @@ def test_without_an_open_client_that_is_the_error(client, file):
 
 def test_a_text_without_tokens_is_a_clear_error(client, write_file):
     path = write_file("empty.txt", "\n \n")
-    for vocabulary in (None, Vocabulary.from_words(["a"])):
+    for options in ({}, {"oov": "learned"}, {"vocabulary": Vocabulary.from_words(["a"])}):
         with pytest.raises(CorpusError, match=r"no tokens in empty.txt"):
-            ClusterCorpus.from_text(path, client=client, vocabulary=vocabulary)
+            ClusterCorpus.from_text(path, client=client, **options)
 
 
 def test_what_a_worker_cannot_read_is_an_error_of_the_client(client, write_file):

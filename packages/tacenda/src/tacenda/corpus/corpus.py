@@ -252,16 +252,11 @@ class Corpus:
                     return found
                 except CorpusError as error:
                     warn(f"{error}: building it again now")
-        description = ", ".join(origin["sources"]) or "the text"
         with nullcontext() if folder is None else _new_data(folder) as data:
-            text = word_ids.assemble(
-                coded, types, data, selection, description, origin["tokenizer"], first_lines
-            )
+            text = word_ids.assemble(coded, types, data, selection, origin, first_lines)
             if counter is not None:
                 text.vocabulary.split_words = counter.counts(text.vocabulary.normalization)
-            if text.n_unknown:
-                origin["written_unknown"] = text.n_unknown
-            corpus = cls(text.ids, text.offsets, text.vocabulary, origin)
+            corpus = cls(*text, origin)
             if data is not None:
                 corpus._commit(data, fingerprint)
         return corpus

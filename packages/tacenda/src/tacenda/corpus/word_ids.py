@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict, TypeVar
+from typing import Any, Final, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,12 +176,11 @@ def encode_sentences(
 
 
 class EncodedText(NamedTuple):
-    """A whole text as final word ids; ``n_unknown`` is how often ``<unk>`` is written in it."""
+    """A whole text as final word ids."""
 
     ids: NDArray[np.int32]  # (tokens,)
     offsets: NDArray[np.int64]  # (sentences + 1,)
     vocabulary: Vocabulary
-    n_unknown: int
 
 
 def assemble(
@@ -189,15 +188,14 @@ def assemble(
     types: Types,
     folder: Path | None,
     selection: Selection,
-    description: str,
-    tokenizer: str | None,
+    origin: dict[str, Any],
     first_lines: Sequence[str],
 ) -> EncodedText:
     """Join encoded blocks, choose the vocabulary, and replace the provisional ids in ``types`` by final ones.
 
-    ``folder`` is for the arrays, if they are to be kept, and ``description`` is the text in words, for errors. Warns if
-    the text looks like no sentences of words: `tacenda.corpus.doubts` examines the first lines and the counts. Raises
-    CorpusError if the text has no tokens, or the arrays cannot be written.
+    ``folder`` is for the arrays, if they are to be kept, and ``origin`` is that of the corpus, to which the count of a
+    written ``<unk>`` is added. Warns if the text looks like no sentences of words: `tacenda.corpus.doubts` examines the
+    first lines and the counts. Raises CorpusError if the text has no tokens, or the arrays cannot be written.
     """
     ids = GrowingArray(np.int32, folder and folder / "ids.npy")
     offsets = GrowingArray(np.int64, folder and folder / "offsets.npy")
@@ -207,7 +205,7 @@ def assemble(
         ids.append(block)
         offsets.append(ends)
     if not ids.size:
-        raise no_tokens_error(description)
+        raise no_tokens_error(", ".join(origin["sources"]) or "the text")
     occurrences = np.zeros(len(types), dtype=np.int64)
     for block in ids.blocks():
         occurrences += np.bincount(block, minlength=len(types))
@@ -215,7 +213,7 @@ def assemble(
     doubt = doubt_lines(first_lines)
     # a held-out text may be short or unusual
     if doubt is None and selection.vocabulary is None:
-        doubt = doubt_tokens(counts, offsets.size - 1, tokenizer)
+        doubt = doubt_tokens(counts, offsets.size - 1, origin["tokenizer"])
     if doubt is not None:
         warn(doubt)
     vocabulary = selection.choose(counts, offsets.size - 1)
@@ -224,8 +222,10 @@ def assemble(
         starts = np.concatenate(list(offsets.blocks()))
         neighbors = count_neighbors((table[block] for block in ids.blocks()), starts, vocabulary)
         vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
+    if UNKNOWN in counts:
+        origin["written_unknown"] = counts[UNKNOWN]
     final_ids = ids.finish(vocabulary.encode(types, remember=False))
-    return EncodedText(final_ids, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0))
+    return EncodedText(final_ids, offsets.finish(), vocabulary)
 
 
 def no_tokens_error(description: str) -> CorpusError:

@@ -172,8 +172,6 @@ class ClusterCorpus:
         if vocabulary is None:
             coded = _finish(client, coded, "Tokenizing", sizes)
             vocabulary = _choose_vocabulary(client, coded, choices, name)
-            if vocabulary is None:
-                raise word_ids.no_tokens_error(", ".join(sources))
         placed_vocabulary = _place(client, vocabulary)
         parts = [delayed(_renumber)(each, placed_vocabulary) for each in coded]
         # the parts alone refer to the partitions now, so that the cluster can drop each one when its part is done
@@ -260,15 +258,17 @@ def check_corpus(corpus: object) -> None:
 
 def _choose_vocabulary(
     client: Client, coded: Sequence[Any], choices: Selection, tokenizer: str
-) -> Vocabulary | None:
-    """Choose the vocabulary of tokenized partitions, and warn of doubtful text; None if there are no tokens."""
+) -> Vocabulary:
+    """Choose the vocabulary of tokenized partitions, and warn of doubtful text."""
     holders = find_holders(client, coded)
     total = add_in_tree([delayed(_tally)(each) for each in coded], _add_tallies, holders)
-    vocabulary: Vocabulary | None
-    vocabulary, warning = compute(client, delayed(_choose)(total, choices, tokenizer))
+    chosen: tuple[Vocabulary, str | None] = compute(
+        client, delayed(_choose)(total, choices, tokenizer)
+    )
+    vocabulary, warning = chosen
     if warning is not None:
         warn(warning)
-    if vocabulary is None or choices.oov != "learned":
+    if choices.oov != "learned":
         return vocabulary
     placed = _place(client, vocabulary)
     counted = [delayed(_count_neighbors)(each, placed) for each in coded]
@@ -430,12 +430,8 @@ def _add_tallies(tallies: list[_Tally]) -> _Tally:
     return _Tally(list(types), counts, n_sentences, first_lines)
 
 
-def _choose(
-    tally: _Tally, selection: Selection, tokenizer: str
-) -> tuple[Vocabulary | None, str | None]:
-    """Return the vocabulary of a whole text, or None if it has no tokens, and a warning for the client or None."""
-    if not tally.words:
-        return None, None
+def _choose(tally: _Tally, selection: Selection, tokenizer: str) -> tuple[Vocabulary, str | None]:
+    """Return the vocabulary of a whole text, and a warning for the client or None."""
     counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
     warning = doubt_lines(tally.first_lines) or doubt_tokens(counts, tally.n_sentences, tokenizer)
     return selection.choose(counts, tally.n_sentences), warning
