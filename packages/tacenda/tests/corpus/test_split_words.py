@@ -71,6 +71,13 @@ def test_a_cached_corpus_has_its_counts(write_file, tmp_path):
             Corpus.open(tmp_path / "cache")
 
 
+def test_a_corpus_with_more_counts_than_a_manifest_may_hold_is_opened_again(tmp_path, monkeypatch):
+    lines = [f"a{n}'s a{n}'s" for n in range(300)]
+    corpus = Corpus.from_text(lines, tokenizer="words", cache=tmp_path, count_words=True)
+    monkeypatch.setattr("tacenda.reading.LARGEST_JSON", 2000)
+    assert Corpus.open(tmp_path).vocabulary.split_words == corpus.vocabulary.split_words
+
+
 def test_memory_is_bounded_and_frequent_words_are_kept(monkeypatch):
     monkeypatch.setattr("tacenda.corpus.split_words._PRUNE_ABOVE", 8)
     split = SplitWordCounter(split_words, Types())

@@ -282,7 +282,9 @@ class Corpus:
         try:
             vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
             if (data / _SPLIT_WORDS).exists():
-                words = vocabulary.split_words = reading.read_json(data / _SPLIT_WORDS)
+                # of any size, unlike a manifest
+                with reading.open_regular(data / _SPLIT_WORDS) as file:
+                    words = vocabulary.split_words = reading.parse_json(file.read())
                 if not isinstance(words, dict) or not all(
                     type(n) is int and n > 0 for n in words.values()
                 ):
