@@ -1,6 +1,4 @@
-"""What is installed: entry points that load, stay light, and build components with default
-settings.
-"""
+"""What is installed: entry points that load, stay light, and build components with default settings."""
 
 import ast
 from importlib.metadata import distribution

@@ -24,11 +24,7 @@ def by_definition(g, s):
 def test_divergence_is_the_sum_over_both_values_of_the_bit(g, s):
     found = float(divergence(np.array([g]), np.array([s]))[0])
     assert_allclose(found, by_definition(g, s), rtol=1e-9, atol=1e-12)
-
-
-@given(LOGITS, LOGITS)
-def test_divergence_is_never_negative(g, s):
-    assert divergence(np.array([g]), np.array([s]))[0] >= 0
+    assert found >= 0
 
 
 @given(st.floats(-1e4, 1e4))

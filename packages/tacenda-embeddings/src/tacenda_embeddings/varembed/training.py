@@ -320,14 +320,6 @@ def _compute_inputs(words: Rows) -> Tensor:
     return (words.values.sigmoid() * 2 - 1)[words.places]
 
 
-class WordRows(NamedTuple):
-    """The distinct words of a batch and their morphemes."""
-
-    words: Rows
-    morphemes: Rows
-    prior: Tensor  # (distinct words, width), the sums of the morphemes of each word
-
-
 class RowTable:
     """A float32 table of vectors (all, width) of which a step touches a few rows.
 
@@ -470,8 +462,11 @@ class Trainer(fitting.Trainer):
             self.tables[name].step(rows, learning_rate)
         return StepResult(loss.detach(), n_tokens, norm)
 
-    def _look_up(self, ids: Tensor) -> WordRows:
-        """Return the rows of words, given their ids (any shape), and of their morphemes."""
+    def _look_up(self, ids: Tensor) -> tuple[Rows, Rows, Tensor]:
+        """Return the rows of words, given their ids (any shape), those of their morphemes, and the prior of each row.
+
+        The prior of a word is the sum of its morphemes, (distinct words, width).
+        """
         words = self.tables["words"].rows(ids)
         begins = self._offsets[words.ids]
         lengths = self._offsets[words.ids + 1] - begins
@@ -482,7 +477,7 @@ class Trainer(fitting.Trainer):
         # an index_add would add with atomics on CUDA, in an order that varies
         options: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
         prior = torch.segment_reduce(morphemes.values[morphemes.places], "sum", **options)
-        return WordRows(words, morphemes, prior)
+        return words, morphemes, prior
 
     def _compute_output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
         """Return the loss of the targets (tokens,) in nats, and the output rows that it depends on."""
