@@ -264,7 +264,10 @@ class TokenEmbeddings(ModelComponent):
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                self.target.set_hooks(doc, self._encoder is None or self._encoder.knows(doc))
+                is_known = self._encoder is None or self._encoder.knows(doc)
+                hooks = self.target.hooks if is_known else self.target.hooks_of_unknown
+                for each in (doc.user_token_hooks, doc.user_span_hooks, doc.user_hooks):
+                    each.update(hooks)
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         self._encoder = DocEncoder(model)

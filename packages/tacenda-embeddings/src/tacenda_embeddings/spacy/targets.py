@@ -43,11 +43,12 @@ class Target:
         self.name, self.mode = name, mode
         self.is_tensor = name == "tensor"
         self._columns_key = ("._.", f"{name}_columns", None, None)
-        # functions of this module, so that documents can be pickled with them
+        # for documents, and for those without a word that the model knows; functions of this module, so that documents
+        # can be pickled with them
         vector, has_vector = partial(_compute_vector, name), partial(_has_vector, name)
-        self._hooks = {"similarity": cosine, "vector": vector, "has_vector": has_vector}
+        self.hooks = {"similarity": cosine, "vector": vector, "has_vector": has_vector}
         zeros = partial(_build_zero_vector, name)
-        self._hooks_of_unknown = {**self._hooks, "vector": zeros, "has_vector": _is_blank}
+        self.hooks_of_unknown = {**self.hooks, "vector": zeros, "has_vector": _is_blank}
         if not self.is_tensor:
             _register(name)
         if mode == "append":
@@ -80,15 +81,6 @@ class Target:
             return self.mode == "replace" and present.shape[1] == width
         start, stop = columns[owner]
         return stop - start == width
-
-    def set_hooks(self, doc: Doc, is_known: bool) -> None:
-        """Let ``similarity`` and ``vector`` of a document and its parts use the vectors of this target.
-
-        A document of words that the model does not know gets a vector of zeros.
-        """
-        hooks = self._hooks if is_known else self._hooks_of_unknown
-        for each in (doc.user_token_hooks, doc.user_span_hooks, doc.user_hooks):
-            each.update(hooks)
 
     def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Return the existing columns and ours: after them, or instead of our earlier ones.
