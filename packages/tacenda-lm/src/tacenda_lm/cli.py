@@ -145,7 +145,7 @@ def compact(
     command: typer.Context,
     folder: common.Folder,
     output: common.Output,
-    bits: int | None = Option(None, help="Bits per log-probability (kneser_ney). Default: 8."),
+    bits: int = Option(8, help="Bits per log-probability (kneser_ney)."),
     prune: float = Option(
         0.0,
         help="Leave out n-grams that lower the perplexity by less than this share (kneser_ney).",
@@ -176,7 +176,7 @@ def compact(
         sentences = list(_announce_fitted_lines(model, read))
         old = model.perplexity(sentences, context=model.own_context, marks="keep")
     if isinstance(model, KneserNey):
-        smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
+        smaller = model.smaller(prune=prune, bits=bits)
         small = common.save_smaller(smaller, folder, output, None)
     else:
         small = common.save_smaller(model, folder, output, precision or "int8")
@@ -252,6 +252,7 @@ def fit(
     if valid is not None:
         held_out = list(sentences_of(common.input_text(valid, encoding, errors), **splitting))
     counting: dict[str, Any] = {
+        **splitting,
         "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
         "max_vocabulary": max_vocabulary or None,
         "min_count": min_count,
@@ -260,7 +261,7 @@ def fit(
     }
     if count_words:
         counting["count_words"] = True
-    with common.open_corpus(text, scheduler, **splitting, **counting) as corpus:
+    with common.open_corpus(text, scheduler, **counting) as corpus:
         if scheduler is None:
             fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
         else:
@@ -378,10 +379,8 @@ def generate(
         help="Number of sentences; with --beam, at most this many.",
     ),
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
-    seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),
-    temperature: float | None = Option(
-        None, help="Below 1, probable words are sampled more often. Default: 1."
-    ),
+    seed: int = Option(0, min=0, help="Random seed."),
+    temperature: float = Option(1.0, help="Below 1, probable words are sampled more often."),
     k: int | None = Option(None, "--k", min=1, help="Sample only from the K most probable words."),
     beam: int | None = Option(
         None,
@@ -405,11 +404,11 @@ def generate(
     if beam is not None:
         found = iter(model.beam(beginning, width=beam, n=n, max_words=max_words))
     else:
-        rng = np.random.default_rng(seed or 0)
-        sampling: dict[str, Any] = {"max_words": max_words, "k": k}
-        if temperature is not None:
-            sampling["temperature"] = temperature
-        found = (model.sample(beginning, seed=rng, **sampling) for _ in range(n))
+        rng = np.random.default_rng(seed)
+        found = (
+            model.sample(beginning, max_words=max_words, seed=rng, temperature=temperature, k=k)
+            for _ in range(n)
+        )
     if as_json:
         typer.echo(json.dumps([continuation._asdict() for continuation in found]))
         return
