@@ -480,9 +480,11 @@ def test_generation_is_refused_where_only_unknown_words_are_possible():
         lambda m: m.sample(temperature=10**400),
         lambda m: m.sample(seed=-1),
         lambda m: m.sample(seed="one"),
+        lambda m: m.rescore([("a", 1)], weight=None),
+        lambda m: m.rescore([("a", 1)], word_bonus="1"),
     ],
 )
-def test_settings_of_generation_out_of_range_are_refused(model, act):
+def test_settings_of_generation_and_rescoring_out_of_range_are_refused(model, act):
     with pytest.raises(ConfigurationError):
         act(model)
 

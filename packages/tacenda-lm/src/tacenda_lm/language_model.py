@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from numbers import Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
@@ -494,7 +495,13 @@ class LanguageModel(Estimator):
         ------
         DataError
             A hypothesis is no pair of a sentence and a number, or a sum is NaN, as where a number given is.
+        ConfigurationError
+            ``weight`` or ``word_bonus`` is no number.
         """
+        if not (isinstance(weight, Real) and isinstance(word_bonus, Real)):
+            raise ConfigurationError(
+                f"weight and word_bonus must be numbers, not {weight!r:.40} and {word_bonus!r:.40}"
+            )
         try:
             pairs = [(sentence, float(score)) for sentence, score in hypotheses]
         except (TypeError, ValueError) as error:

@@ -140,7 +140,7 @@ def test_document_without_words_is_a_picture_without_tokens(pipeline, text):
     assert "no words" in page.text
 
 
-@pytest.mark.parametrize("bits", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("bits", [0, -1, float("nan"), float("inf"), "16", None])
 def test_scale_without_length_is_refused(pipeline, bits):
     with pytest.raises(ConfigurationError, match="max_bits"):
         render(pipeline()("the"), max_bits=bits)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 from importlib import import_module
+from numbers import Real
 
 from spacy.tokens import Doc
 from spacy.util import is_in_jupyter
@@ -113,14 +114,14 @@ def render(
     NotFittedError
         A document has no scores.
     ConfigurationError
-        ``max_bits`` is not positive and finite, or something is not a document, such as a string or a span.
+        ``max_bits`` is no positive, finite number, or something is not a document, such as a string or a span.
 
     Examples
     --------
     >>> Path("surprisal.html").write_text(render(nlp("Some text."), page=True), encoding="utf8")
     """
-    if not 0 < max_bits < math.inf:
-        raise ConfigurationError(f"max_bits must be positive and finite, not {max_bits!r}")
+    if not isinstance(max_bits, Real) or not 0 < max_bits < math.inf:
+        raise ConfigurationError(f"max_bits must be a number above 0 and finite, not {max_bits!r}")
     given = docs if isinstance(docs, Iterable) and not isinstance(docs, Doc) else [docs]
     heading = "" if title is None else f"<h1>{_escape(title)}</h1>\n"
     drawings = "\n".join(_draw_document(doc, prefix, max_bits) for doc in given)
