@@ -141,6 +141,8 @@ def test_what_cannot_hold_a_wheel_is_named(saved, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(ArtifactError, match=r"cannot write a wheel into .*file: File exists$"):
         package(saved, ABOUT, tmp_path / "file")
+    with pytest.raises(ArtifactError, match="names no file or folder"):
+        package(saved, ABOUT, "")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacenda import store
+from tacenda import reading, store
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.folder import Artifact
@@ -81,7 +81,7 @@ def package(
     about
         Name, version, license and words for the card.
     output
-        The folder for the wheel; it is created.
+        The folder for the wheel, which is created if it is missing.
 
     Raises
     ------
@@ -93,6 +93,7 @@ def package(
     with importing("packaging a model needs hatchling", "tacenda[package]"):
         from hatchling.builders.wheel import WheelBuilder
     check_card(about)
+    output = reading.path_of(output, ArtifactError)
     artifact = folders.read(source, whole=True)
     owners = [
         model.distribution
@@ -115,8 +116,8 @@ def package(
             render_pyproject(artifact, about), encoding="utf-8"
         )
         with store.writing(f"a wheel into {output}", ArtifactError):
-            Path(output).mkdir(parents=True, exist_ok=True)
-            (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
+            output.mkdir(parents=True, exist_ok=True)
+            (wheel,) = WheelBuilder(place).build(directory=str(output), versions=["standard"])
     return Path(wheel)
 
 
