@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_whole
 
 _WHOLE_BYTES = 1 << 26  # arrays up to this size are hashed whole, larger ones in samples
 _N_SAMPLES = 64
@@ -65,10 +65,9 @@ class ArrayBatches:
                 f"the arrays of a batch source have lengths {sorted(lengths)}; they must be equal"
             )
         self.n_items = lengths.pop()
-        if batch_size < 1 or self.n_items < 1:
-            raise ConfigurationError(
-                f"there are {self.n_items} rows to fit on in batches of {batch_size}; give at least 1 of both"
-            )
+        check_whole("batch_size", batch_size)
+        if not self.n_items:
+            raise ConfigurationError("the arrays have no rows to fit on; give at least one")
         self.arrays = arrays
         self.batch_size, self.seed = batch_size, seed
 
@@ -108,11 +107,9 @@ class BlockBatches:
         self.offsets = np.asarray(offsets, np.int64)
         self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _BLOCKS_PER_SHUFFLE)
         n_items = int(self.offsets[-1] - self.offsets[0]) if len(self.offsets) else 0
-        if batch_size < 1 or n_items < 1:
-            raise ConfigurationError(
-                f"blocks of {n_items} items in all cannot be fitted on in batches of {batch_size}; give at least 1 of "
-                "both"
-            )
+        check_whole("batch_size", batch_size)
+        if n_items < 1:
+            raise ConfigurationError("all blocks are empty; give at least one item to fit on")
         self.batch_size, self.seed = batch_size, seed
         self._counted: tuple[int, int] | None = None  # an epoch and its batches
 
