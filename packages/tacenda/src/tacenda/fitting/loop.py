@@ -261,7 +261,7 @@ class FitLoop:
     _best: State | None = None  # a copy of the parameters with the lowest evaluation
     _version: int = 0  # changes whenever the copy does
     _waited: int = 0  # evaluations since the best one
-    _earlier: float = 0.0  # seconds of the runs that this one resumes
+    # when the fit began, or would have if the runs that this one resumes had come just before it
     _began: float = field(default_factory=time.monotonic)
 
     @property
@@ -276,12 +276,11 @@ class FitLoop:
 
     def run(self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None) -> History:
         """Train to the end, from the start or from a checkpoint; arguments and errors as of `fit`."""
-        history = self.history
         if self._run.checkpoints is not None:
             self._resume(
                 self._run.checkpoints, identity() if callable(identity) else identity or {}
             )
-            history = self.history
+        history = self.history
         try:
             with _defer_interrupt(self._interrupted):
                 if not self._version and not history.steps:
@@ -299,7 +298,7 @@ class FitLoop:
                     self._save(self.recorder)
         except BaseException as error:
             self._restore()
-            history.seconds = self._earlier + time.monotonic() - self._began
+            history.seconds = time.monotonic() - self._began
             if not isinstance(error, DivergenceError):
                 raise
             history.stopped, error.history = "diverged", history
@@ -310,7 +309,7 @@ class FitLoop:
             kept = f"training was stopped, and the best model so far is kept: {error}"
             warn(kept, RuntimeWarning)
             return history
-        history.seconds = self._earlier + time.monotonic() - self._began
+        history.seconds = time.monotonic() - self._began
         if history.best is not None and history.best.step != history.steps:
             self._restore()
         if reason == "interrupted":
@@ -420,7 +419,7 @@ class FitLoop:
             self.model.load_parameters(self._best)
 
     def _save(self, recorder: CheckpointFolder) -> None:
-        self.history.seconds = self._earlier + time.monotonic() - self._began
+        self.history.seconds = time.monotonic() - self._began
         self._flush()
         progress = {
             "batch": self._batch,
@@ -469,7 +468,7 @@ class FitLoop:
                 f"the checkpoint does not fit this model ({describe(error)}); remove its folder, or start "
                 "over with resume=False"
             ) from error
-        self._earlier = self.history.seconds
+        self._began -= self.history.seconds
         self.learning_rate = math.nan if rate is None else rate
         if self.history.stopped not in _FINAL_REASONS:
             self.history.stopped = ""
