@@ -235,12 +235,6 @@ def test_what_an_interrupted_upgrade_left_behind_does_not_hide_the_new_version(s
     assert out.strip() == "[('well', '2.0')]"
 
 
-def test_of_two_versions_of_a_distribution_one_counts(site):
-    for version in ("1.0", "2.0"):
-        site.install("twin", WELL, version=version, well_module=MODEL)
-    assert site.python(GET_WELL).strip() == "<class 'well_module.Model'>"
-
-
 def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
     """numba reads all entry points that are installed before it first compiles."""
     site.install("garbage", b"\xf0\xff[tacenda.kernels]")

@@ -46,6 +46,13 @@ HOMES = {
     "recommenders": "tacenda-surprise",
 }
 
+#: What a plugin is, of the kinds whose plugins are not classes.
+_OBJECTS = {
+    "kernels": "a module or an object whose kind is 'kernels'",
+    "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
+    "commands": "a typer.Typer",
+}
+
 #: The groups ``tacenda.<name>`` that are read: the kinds, and ``models``, of folders (`tacenda.artifact.by_name`).
 GROUPS = (*KINDS, "models")
 
@@ -358,24 +365,10 @@ def _check_object(claim: PluginRecord, value: Any, installed: bool) -> None:
             f"upgrade {'tacenda' if newer else owner}"
         )
     kind = claim.kind
-    if kind == "commands":
-        from typer import Typer
-
-        sound, expected = isinstance(value, Typer), "a typer.Typer"
-    else:
-        several = kind == "datasets" and isinstance(value, list | tuple)
-        is_class = kind not in ("kernels", "datasets")
-        sound = all(
-            isinstance(part, type) == is_class and getattr(part, "kind", None) == kind
-            for part in (value if several else [value])
-        )
-        expected = {
-            "kernels": "a module or an object whose kind is 'kernels'",
-            "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
-        }.get(kind, f"a class whose attribute kind is {kind!r}")
-    if not sound:
+    if not _is_of_kind(kind, value):
         shown = value is None or isinstance(value, type)
         found = f"{value!r:.60}" if shown else f"an object of type {type(value).__name__}"
+        expected = _OBJECTS.get(kind, f"a class whose attribute kind is {kind!r}")
         raise PluginLoadError(f"it is {found}, not {expected}")
     if kind in ("datasets", "commands"):
         return
@@ -390,6 +383,18 @@ def _check_object(claim: PluginRecord, value: Any, installed: bool) -> None:
             f"its distribution is {said!r} and {owner!r} installs it, so that a saved model would not find its "
             f"class: set distribution = {owner!r}"
         )
+
+
+def _is_of_kind(kind: str, value: Any) -> bool:
+    if kind == "commands":
+        from typer import Typer
+
+        return isinstance(value, Typer)
+    parts = value if kind == "datasets" and isinstance(value, list | tuple) else [value]
+    return all(
+        isinstance(part, type) == (kind not in _OBJECTS) and getattr(part, "kind", None) == kind
+        for part in parts
+    )
 
 
 # ---- reading the metadata of all distributions ----

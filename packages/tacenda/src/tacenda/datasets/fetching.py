@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from numbers import Real
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
@@ -380,18 +380,17 @@ def extract(
             for name, source in _open_members(archive, members, max_bytes, max_files):
                 if isinstance(source, str):
                     raise fault(f"{name!r} in it is {source}")
-                parts = [part for part in name.split("/") if part not in ("", ".")]
-                unsafe = name.startswith("/") or any(character in name for character in "\\\0:")
-                if unsafe or not parts or ".." in parts:
+                path = PurePosixPath(name)
+                is_plain = path.parts and not path.is_absolute() and ".." not in path.parts
+                if not is_plain or not set(name).isdisjoint("\\\0:"):
                     raise fault(f"the name {name!r} in it is unsafe")
-                plain = "/".join(parts)
-                key = plain.casefold()  # two names that one file system would take for one
+                key = str(path).casefold()  # two names that one file system would take for one
                 if key in written:
                     raise fault(f"it holds {name!r} twice")
-                written[key] = plain
+                written[key] = str(path)
                 if len(written) > max_files:
                     raise fault(f"it holds more than {max_files} files")
-                target = scratch.joinpath(*parts)
+                target = scratch / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source, target.open("xb") as stream:
                     while chunk := source.read(_CHUNK_BYTES):
