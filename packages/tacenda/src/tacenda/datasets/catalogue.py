@@ -16,8 +16,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -98,7 +98,7 @@ class DatasetSpec:
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
     """How to obtain data that cannot be downloaded, as an imperative sentence."""
-    optional: frozenset[str] = field(default_factory=frozenset)
+    optional: Set[str] = frozenset()
     """Roles that a folder may lack."""
 
     def __post_init__(self) -> None:
@@ -129,12 +129,12 @@ def _read_catalogue() -> list[DatasetSpec]:
 
     specs = []
     for name, entry in tomllib.loads(text).items():
-        downloads = tuple(Download(**tuples(item)) for item in entry.pop("downloads", ()))
-        roles, optional = tuples(entry.pop("files")), frozenset(entry.pop("optional", ()))
-        more = tuples(entry)
-        specs.append(
-            DatasetSpec(name=name, files=roles, optional=optional, downloads=downloads, **more)
+        entry["files"], entry["optional"] = (
+            tuples(entry["files"]),
+            frozenset(entry.get("optional", ())),
         )
+        entry["downloads"] = [Download(**tuples(item)) for item in entry.get("downloads", ())]
+        specs.append(DatasetSpec(name=name, **tuples(entry)))
     return specs
 
 
