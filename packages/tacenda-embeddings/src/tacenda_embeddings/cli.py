@@ -131,7 +131,7 @@ def fit(
         if valid is not None:
             held_out = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
             fit_options["valid"] = held_out
-        typer.echo(f"text read: {_format_seconds_since(start)}", err=True)
+        typer.echo(f"text read: {time.process_time() - start:.1f} CPU seconds", err=True)
         for fit_member, (embedder, part) in zip(fits, members, strict=True):
             start = time.process_time()
             fit_member(corpus, **fit_options)
@@ -139,7 +139,7 @@ def fit(
             cost = _save_rounded(embedder, output / part, precision)
             typer.echo(
                 f"{embedder.name}, {embedder.width} columns, saved in {output / part}: "
-                f"{_format_seconds_since(start)}{cost}",
+                f"{time.process_time() - start:.1f} CPU seconds{cost}",
                 err=True,
             )
 
@@ -180,11 +180,6 @@ def _make_embedders(
         (plugins.make("embedders", kind, options.get(part), distribution=distribution), part)
         for part, kind in kinds.items()
     ]
-
-
-def _format_seconds_since(start: float) -> str:
-    """Return the CPU seconds since a result of `time.process_time`, as text."""
-    return f"{time.process_time() - start:.1f} CPU seconds"
 
 
 @app.command()
@@ -366,9 +361,8 @@ def export(
     from tacenda.corpus.lines import numbered_lines
 
     common.check_file(file, force)
-    more: list[str] = []
-    if words is not None:
-        more = [line.strip() for _, line in numbered_lines(words) if line.strip()]
+    lines = () if words is None else numbered_lines(words)
+    more = [line.strip() for _, line in lines if line.strip()]
     n_words = _load_morphological(folder).save_word2vec(file, more, scaled=not raw)
     typer.echo(f"{n_words:,} vectors in {file}", err=True)
 

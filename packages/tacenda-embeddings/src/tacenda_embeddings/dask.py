@@ -92,7 +92,7 @@ def fit(model: LDS, corpus: ClusterCorpus) -> LDS:
     ConfigurationError if the model is not an LDS, and the errors of `count_lags`.
     """
     check_model(model, LDS)
-    return model.fit(count_lags(corpus, N_LAGS))
+    return model.fit(count_lags(corpus))
 
 
 # -- tasks -------------------------------------------------------------------------------------------
@@ -105,13 +105,13 @@ def _count(
 
     ``tail`` (n_lags,) are the ids before the part.
     """
-    store = RunStore(len(vocabulary), DEFAULT_BUDGET // 3)
+    runs = RunStore(len(vocabulary), DEFAULT_BUDGET // 3)
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     for piece in corpus.stream(block_length(DEFAULT_BUDGET, n_lags, 1)):
         stream = np.concatenate([tail, piece])
-        store.add(lagged_counts(stream, n_lags, len(vocabulary), len(tail)))
+        runs.add(lagged_counts(stream, n_lags, len(vocabulary), len(tail)))
         tail = stream[-n_lags:]
-    lags = store.finish()
+    lags = runs.finish()
     if not lags:  # a part without a sentence
         lags = [Counts(np.zeros(len(vocabulary) + 1, np.int64), _NO_IDS, _NO_IDS)] * n_lags
     # copied, so that the whole matrices can be freed

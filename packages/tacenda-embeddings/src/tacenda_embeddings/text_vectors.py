@@ -110,10 +110,7 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
 
 def embed_alone(model: Any, words: Sequence[str]) -> Rows:
     """Return the vectors of words (words, width), each as a sentence of one token."""
-    rows: Rows = np.concatenate(
-        [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
-    )
-    return rows
+    return np.concatenate(list(model.transform([[word] for word in words])))
 
 
 def iterate_words(model: Any) -> Iterator[list[str]]:
@@ -153,7 +150,6 @@ def compare(
     Tokens without a vector, such as words without a known morpheme, are not counted. Raises CorpusError if
     the file cannot be read, and DataError if it has no vectors.
     """
-    pairs: Iterator[tuple[Rows, Rows]]
     if text is None:
         pairs = (
             (embed_alone(model, part), embed_alone(other, part)) for part in iterate_words(model)

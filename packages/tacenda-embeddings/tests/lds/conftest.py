@@ -66,7 +66,7 @@ def messages_of():
         contexts = np.zeros((len(ids), 2 * h), np.float32)
         past, future = ends or (None, None)
         smoother._forward.scan(ids, offsets, past, contexts)
-        smoother._backward.scan(ids, offsets, future, contexts, h)
+        smoother._backward.scan(ids, offsets, future, contexts)
         past, future = (
             contexts[:, part] @ smoother._from_bases[part] for part in (slice(h), slice(h, None))
         )

@@ -2,6 +2,8 @@
 
     x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t       (eqs 1-2)
 
+where w_t is the centered and whitened indicator of the word at t, and all coordinates are whitened.
+
     Sigma_1 = A Sigma_0 A^T + Q                              predictive covariance (Riccati equation)
     Sigma_0 = (Sigma_1^{-1} + C^T D^{-1} C)^{-1}             filtered covariance
     F = A - K C A,   J = Sigma_0 A^T Sigma_1^{-1},   G = I - J A
@@ -15,7 +17,7 @@ unconditional; the Sigma_1 of its eqs 12 and 21 is another matrix, the stationar
 P = A P A^T + Q (`solve_stationary_covariance`).
 
 With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). For every kind of observation noise D it is
-factored as K = K_c C_hat^T, so that no V x V matrix is formed. All coordinates are whitened.
+factored as K = K_c C_hat^T, so that no V x V matrix is formed.
 
 The modules of this package count a text, fit the system to the counts, and smooth the states of tokens.
 """
@@ -172,10 +174,6 @@ class DiagonalNoise(NamedTuple):
         return DiagonalNoise(d, mean, self.spherical)
 
 
-Noise = FullNoise | DiagonalNoise
-"""Observation noise of either structure."""
-
-
 # -- filter and smoother -------------------------------------------------------------------------------
 
 
@@ -185,7 +183,7 @@ class Parameters(NamedTuple):
     A: Matrix  # (states, states), spectral radius below 1
     C: Loading  # (observations, states), orthogonal to the mean direction m
     Q: Matrix  # (states, states), covariance of eta
-    noise: Noise  # covariance D of epsilon, implicit
+    noise: FullNoise | DiagonalNoise  # covariance D of epsilon, implicit
 
 
 class SteadyState(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda import devices, tall
 from tacenda.array_ops import copy, to_numpy
+from tacenda.arrays import Array
 from tacenda.errors import CorpusError, warn
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds import (
@@ -29,8 +29,6 @@ from tacenda_embeddings.lds import (
 from tacenda_embeddings.lds.moments import Moments, SparseMoments
 from tacenda_embeddings.lds.settings import HORIZON, LDSSettings
 from tacenda_embeddings.lds.smoother import TwoSided, build_two_sided
-
-FloatArray = npt.NDArray[np.floating]
 
 MEMORY_ADVICE = "a smaller vocabulary, or fewer n_states"
 _MAX_MOMENT_ITERATIONS = 400
@@ -59,16 +57,15 @@ class Fit(NamedTuple):
 def start_em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[EM]:
     """Yield EM iterations under a progress bar; an unstable system becomes a CorpusError."""
     bar: Progress[None] = track(None, description, total=n_steps, unit="step")
-    try:
-        with devices.out_of_memory(settings, MEMORY_ADVICE):
-            yield EM(bar)
-    except np.linalg.LinAlgError as error:
-        raise CorpusError(
-            f"no stable LDS of {settings.n_states} states fits these counts ({error}): give more text, or set "
-            "n_states lower or kappa higher"
-        ) from error
-    finally:
-        bar.close()
+    with closing(bar):
+        try:
+            with devices.out_of_memory(settings, MEMORY_ADVICE):
+                yield EM(bar)
+        except np.linalg.LinAlgError as error:
+            raise CorpusError(
+                f"no stable LDS of {settings.n_states} states fits these counts ({error}): give more text, or set "
+                "n_states lower or kappa higher"
+            ) from error
 
 
 class EM:
@@ -128,7 +125,7 @@ class Statistics(NamedTuple):
 
     S_xx: Matrix  # E[x_t x_t^T | all]
     S_10: Matrix  # E[x_{t+1} x_t^T | all]
-    S_xw: FloatArray | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
+    S_xw: Array  # E[x_t w_t^T | all] (states, observations); None if not asked for
     Xi: Matrix  # E[xs xs^T], the second moment of the posterior means
     Pi: Matrix  # E[xf xf^T]
     likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
@@ -196,8 +193,8 @@ def _compute_observation_moment(
     A_r: Matrix,
     C: Loading,
     Pi: Matrix,
-    products: dict[int, FloatArray],
-) -> FloatArray:
+    products: dict[int, Array],
+) -> Array:
     """Return B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
 
     T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
@@ -208,7 +205,7 @@ def _compute_observation_moment(
     J_powers = _compute_powers(J, r)
     T = J_powers[r]
 
-    def term(product: FloatArray, T: Matrix) -> FloatArray:
+    def term(product: Array, T: Matrix) -> Array:
         return tall.product(product.T, (T @ gain.K_c).T)
 
     total = term(products.pop(r), T)  # B_0^T
@@ -258,7 +255,7 @@ def run_e_step(
     state = solve_steady_state(parameters)
     F, J, G, gain = state.F, state.J, state.G, state.gain
     A_r = np.linalg.matrix_power(A, r)
-    products: dict[int, FloatArray] = {}
+    products: dict[int, Array] = {}
     lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.multiply_left(gain.C_hat, k)
@@ -293,8 +290,6 @@ def run_e_step(
 def run_m_step(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:
     """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
-    if S_xw is None:
-        raise ValueError("the M-step needs S_xw: call run_e_step with with_observation=True")
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse  # eq 9
     C = tall.product(S_xw.T, inverse)

@@ -27,6 +27,7 @@ from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.lds.settings import N_LAGS
 
 DEFAULT_BUDGET = 2 << 30  # bytes
 
@@ -90,7 +91,7 @@ class LaggedCounts(Estimator):
     def from_corpus(
         cls,
         corpus: Any,
-        n_lags: int = 7,
+        n_lags: int = N_LAGS,
         memory_budget: float = DEFAULT_BUDGET,
         threads: int = 1,
         scratch: str | os.PathLike[str] | None = None,
@@ -217,10 +218,11 @@ class LaggedCounts(Estimator):
         float32.
         """
         # the lags would be zero or infinite, and the unigrams, which are float64, would not
-        if not all(_SMALLEST <= n * factor <= _LARGEST for n in (1, self.n_tokens)):
+        least, most = _SMALLEST / min(1, self.n_tokens), _LARGEST / max(1, self.n_tokens)
+        if not isinstance(factor, Real) or not least <= factor <= most:
             raise ConfigurationError(
-                f"cannot scale counts of {self.n_tokens:,.6g} tokens by {factor}: it must be positive, and neither it "
-                f"nor their product may be outside {_SMALLEST:.2g} to {_LARGEST:.2g}"
+                f"cannot scale counts of {self.n_tokens:,.6g} tokens by {factor!r:.40}: it must be positive, and "
+                f"neither it nor their product may be outside {_SMALLEST:.2g} to {_LARGEST:.2g}"
             )
         lags = [
             lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags

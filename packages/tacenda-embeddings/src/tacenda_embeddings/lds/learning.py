@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda import devices, tall
 from tacenda.array_ops import copy, to_device, to_numpy, zeros
@@ -38,7 +37,6 @@ from tacenda_embeddings.lds.settings import (
     LDSSettings,
 )
 
-Float32 = npt.NDArray[np.float32]
 Notify = Callable[[str], object]  # is told each step
 
 _SVD_STEPS = 3  # of the progress bar, before the first EM iteration; compressing is one more
@@ -114,12 +112,12 @@ def _whiten_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoment
     device = "cpu"
     if settings.advanced.noise == "full":
         device = devices.resolve(settings, ("sparse_product",))
-        needed = bytes_needed(settings, counts)
+        needed = _estimate_bytes(settings, counts)
         devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     return SparseMoments(counts, kappa, threads=settings.n_threads, device=device)
 
 
-def bytes_needed(settings: LDSSettings, counts: LaggedCounts) -> int:
+def _estimate_bytes(settings: LDSSettings, counts: LaggedCounts) -> int:
     """Estimate the bytes of the counts, by rows and by columns, and of the largest step of the fit.
 
     That step is a product with the Hankel matrix: X, Y, the stacked columns of X and their product.
@@ -144,8 +142,8 @@ class HankelFactors(NamedTuple):
         A = Delta^{1:r-1} (Delta^{2:r})^+,   C = block 0 of Gamma,   Gs = last block of Delta
     """
 
-    Gamma: Float32  # (r, vocabulary, states), block i estimates C A^i
-    Delta: Float32  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
+    Gamma: Array  # (r, vocabulary, states), block i estimates C A^i
+    Delta: Array  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
 
 
 def _compute_hankel_factors(
@@ -260,20 +258,22 @@ def identify(
     P = R_half_inverse @ clip_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
     Q = symmetrize(P - A @ P @ A.T)
     floor = 1e-4 * float(np.trace(P)) / len(P)
-    return _add_full_noise(A, C, clip_eigenvalues(Q, floor, np.inf))
+    Q = clip_eigenvalues(Q, floor, np.inf)
+    return _limit_explained(A, C, Q, solve_stationary_covariance(A, Q))
 
 
-def _add_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
-    """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
-    P = solve_stationary_covariance(A, Q)
-    shrink = min(1.0, _EXPLAINED_AT_START / max(_compute_explained_share(C, P), 1e-300))
-    return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
+def _limit_explained(
+    A: Matrix, C: Array, Q: Matrix, P: Matrix, limit: float = _EXPLAINED_AT_START
+) -> Parameters:
+    """Return a system whose states, of covariance P, explain at most ``limit`` of any variance; Q shrinks with P.
 
-
-def _compute_explained_share(C: Float32, P: Matrix) -> float:
-    """Return the largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
+    Then the covariance D = I - m m^T - C P C^T of the noise is positive semi-definite, with a margin.
+    """
     R_half = symmetric_power(tall.gram(C, C), 0.5)
-    return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
+    # the largest eigenvalue of C P C^T, which is that of a small matrix
+    explained = float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
+    shrink = _EXPLAINED_AT_START / explained if explained > limit else 1.0
+    return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
 
 def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
@@ -284,11 +284,7 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
-    explained = _compute_explained_share(C, noise.N)
-    if explained <= _MAX_EXPLAINED:
-        return parameters
-    shrink = _EXPLAINED_AT_START / explained
-    return Parameters(A, C, Q * shrink, FullNoise(noise.N * shrink))
+    return _limit_explained(A, C, Q, noise.N, _MAX_EXPLAINED)
 
 
 def draw_parameters(
@@ -300,7 +296,7 @@ def draw_parameters(
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
     C = tall.update(C, moments.mean, C)
     C *= float(np.sqrt(np.trace(tall.gram(like.C, like.C)) / np.trace(tall.gram(C, C))))
-    return _add_full_noise(A, C, like.Q)
+    return _limit_explained(A, C, like.Q, solve_stationary_covariance(A, like.Q))
 
 
 def find_basis(factors: HankelFactors, mean: Vector, width: int) -> Array:

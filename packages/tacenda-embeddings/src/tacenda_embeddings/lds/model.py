@@ -1,9 +1,7 @@
 """`LDS`: context-dependent token vectors from a linear dynamical system (Belanger and Kakade, ICML 2015).
 
-    x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t        (eqs 1-2)
-
-where w_t is the centered and whitened indicator of the word at t. Fitting reads the text once, to count lagged
-co-occurrences. The vector of a token is computed from the smoothed mean of its state.
+Fitting reads the text once, to count lagged co-occurrences. The vector of a token is computed from the smoothed mean of
+its state.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from tacenda_embeddings.lds import (
 )
 from tacenda_embeddings.lds.em import Fit, Step
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.settings import N_LAGS, OUTPUTS, Ends, LDSSettings, Output
+from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
 from tacenda_embeddings.lds.smoother import (
     OPERATIONS,
     POSTERIOR_MEANS,
@@ -205,16 +203,15 @@ class LDS(Estimator):
         if isinstance(text, LaggedCounts):
             return text
         corpus = as_corpus(text, vocabulary)
-        return LaggedCounts.from_corpus(corpus, n_lags=N_LAGS, threads=self.settings.n_threads)
+        return LaggedCounts.from_corpus(corpus, threads=self.settings.n_threads)
 
     def _adopt(self, fit: Fit, counts: LaggedCounts) -> Self:
         """Set what a fit found, and record what it was fitted on."""
         self.learned, self.history = FittedLDS.of_fit(fit), fit.history
         self._vocabulary = counts.vocabulary
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
-        for fact in ("max_vocabulary", "min_count", "sources", "tokenizer"):
-            if fact in counts.fitted_on:
-                self.fitted_on[fact] = counts.fitted_on[fact]
+        facts = counts.fitted_on.keys() & {"max_vocabulary", "min_count", "sources", "tokenizer"}
+        self.fitted_on |= {fact: counts.fitted_on[fact] for fact in sorted(facts)}
         self.figures = [
             {
                 "measure": "log-likelihood gain over no dynamics, nats per token",
@@ -241,11 +238,9 @@ class LDS(Estimator):
 
         Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
         """
-        advanced = self.settings.advanced
-        if row_norm_power is not None:
-            advanced = replace(advanced, row_norm_power=row_norm_power)
-        if ends is not None:
-            advanced = replace(advanced, ends=ends)
+        options: dict[str, Any] = {"row_norm_power": row_norm_power, "ends": ends}
+        given = {name: value for name, value in options.items() if value is not None}
+        advanced = replace(self.settings.advanced, **given)
         weight = self.settings.own_weight if own_weight is None else own_weight
         other = copy(self)
         other.settings = replace(self.settings, output=output, own_weight=weight, advanced=advanced)
@@ -369,8 +364,7 @@ class LDS(Estimator):
     @property
     def input_rows(self) -> Float32Array:
         """The inputs K' w of every word of the vocabulary (types, states), which the word adds to the state."""
-        rows: Float32Array = self._learned(self.learned).table
-        return rows
+        return np.asarray(self._learned(self.learned).table)
 
     def _prepare(self, output: str | None, device: str) -> tuple[Recipe, Smoother]:
         """Return the recipe for an output, and a smoother on a device, which is kept for later calls.

@@ -39,6 +39,7 @@ from tacenda_embeddings.lds import (
     Vector,
     solve_stationary_covariance,
     solve_steady_state,
+    spectral_radius,
     symmetric_power,
 )
 from tacenda_embeddings.lds.settings import OUTPUTS
@@ -75,11 +76,7 @@ _NEGLIGIBLE_NORM = 1e-9  # of a row; far below the rounding of float32
 
 #: Require a matrix whose powers vanish.
 stable = Constraint(
-    lambda X, sizes: (
-        None
-        if np.abs(np.linalg.eigvals(X)).max(initial=0.0) < 1.0
-        else "is not stable (an eigenvalue of 1 or more)"
-    )
+    lambda X, _: None if spectral_radius(X) < 1 else "is not stable (an eigenvalue of 1 or more)"
 )
 
 
@@ -248,7 +245,7 @@ class Smoother:
         if output != "own":
             self._forward.scan(ids, offsets, ends.past, contexts)
         if output not in _WITHOUT_FUTURE:
-            self._backward.scan(ids, offsets, ends.future, contexts, h)
+            self._backward.scan(ids, offsets, ends.future, contexts)
         if output == "own":
             out[:] = own
         elif output == "filtered":
@@ -391,21 +388,17 @@ class ModalRecurrence(_Recurrence):
         self._cached_factors = self._compute_factors(np.arange(_CACHED_POWERS))
 
     def scan(
-        self,
-        ids: Array,
-        offsets: Integers,
-        initial: Array | None = None,
-        out: Array | None = None,
-        column: int = 0,
+        self, ids: Array, offsets: Integers, initial: Array | None = None, out: Array | None = None
     ) -> Array:
         """Run over packed sequences, with everything in the basis of this recurrence.
 
-        ``initial`` (sequences, states) enters the first tokens; zeros if None. The x_t are written into the columns of
-        ``out`` (tokens or more, width) that begin at ``column``. Returns x + table[w] of the last token of each
-        sequence (sequences, states), or ``initial`` if the sequence is empty.
+        ``initial`` (sequences, states) enters the first tokens; zeros if None. The x_t are written into the left half
+        of ``out`` (tokens or more, 2 states), or the right half with ``reverse``. Returns x + table[w] of the last
+        token of each sequence (sequences, states), or ``initial`` if the sequence is empty.
         """
-        table, reverse = self.inputs, self._reverse
-        return modal_scan(self._modes, table, ids, offsets, initial, reverse, out, column).last
+        reverse, column = self._reverse, self._reverse * self.inputs.shape[1]
+        scanned = modal_scan(self._modes, self.inputs, ids, offsets, initial, reverse, out, column)
+        return scanned.last
 
     def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
         """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M; if exact, on the host."""
@@ -446,12 +439,7 @@ class DenseRecurrence(_Recurrence):
         self._M, self._device, self._reverse = M, device, reverse
 
     def scan(
-        self,
-        ids: Array,
-        offsets: Integers,
-        initial: Array | None = None,
-        out: Array | None = None,
-        column: int = 0,
+        self, ids: Array, offsets: Integers, initial: Array | None = None, out: Array | None = None
     ) -> Array:
         """Run over packed sequences, as `ModalRecurrence.scan` does."""
         filled = np.flatnonzero(np.diff(offsets))
@@ -468,6 +456,7 @@ class DenseRecurrence(_Recurrence):
         u[first] += initial[filled]
         y = linear_recurrence(M, u, offsets, reverse=self._reverse)
         if out is not None:
+            column = self._reverse * len(M)
             x = out[: len(ids), column : column + len(M)]
             x[:] = y - own
             x[first] = initial[filled]
