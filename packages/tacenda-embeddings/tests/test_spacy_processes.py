@@ -1,7 +1,6 @@
 """``nlp.pipe(n_process=2)`` on a pipeline that has been used before: no hang, the same vectors.
 
-A thread pool that is warm when a process forks hangs its child for ever, so the kernels are warmed
-first.
+A thread pool that is warm when a process forks hangs its child for ever, so the kernels are warmed first.
 """
 
 import multiprocessing

@@ -227,21 +227,22 @@ class MorphologicalVectors(BaseVectors):
         They are sorted, nearest first, whatever ``sort`` is.
         """
         xp = self._ops.xp
-        table = self.data[: self.n_keys]
-        table = table / xp.maximum(xp.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+        table = self._scale_to_unit(self.data[: self.n_keys])
         n = min(n, len(table))
-        rows, scores = [], []
+        rows, scores = (xp.zeros((len(queries), n), dtype=kind) for kind in ("i", "f"))
         for i in range(0, len(queries), batch_size):
-            part = xp.asarray(queries[i : i + batch_size], dtype="f")
-            part = part / xp.maximum(xp.linalg.norm(part, axis=1, keepdims=True), 1e-12)
-            cosines = part @ table.T
-            best = xp.argsort(-cosines, axis=1)[:, :n]
-            rows.append(best)
-            scores.append(xp.take_along_axis(cosines, best, axis=1))
-        best_rows = xp.vstack(rows) if rows else xp.zeros((0, n), dtype="i")
-        keys = xp.asarray(list(self.key2row), dtype="uint64")[best_rows]
-        best_scores = xp.vstack(scores) if scores else xp.zeros((0, n), dtype="f")
-        return keys, best_rows, xp.around(best_scores, decimals=4)
+            part = slice(i, i + batch_size)
+            cosines = self._scale_to_unit(queries[part]) @ table.T
+            rows[part] = xp.argsort(-cosines, axis=1)[:, :n]
+            scores[part] = xp.take_along_axis(cosines, rows[part], axis=1)
+        keys = xp.asarray(list(self.key2row), dtype="uint64")[rows]
+        return keys, rows, xp.around(scores, decimals=4)
+
+    def _scale_to_unit(self, rows: Any) -> Any:
+        """Return rows (n, width) scaled to length 1; rows of zeros stay zeros."""
+        xp = self._ops.xp
+        rows = xp.asarray(rows, dtype="f")
+        return rows / xp.maximum(xp.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
     @property
     def shape(self) -> tuple[int, int]:
