@@ -507,7 +507,9 @@ def _fit_pieces(
         left = np.flatnonzero(alive).tolist()
         trie = build_trie([pieces[i] for i in left], log_probs[left])
         replacements = [
-            find_best_pieces(pieces[i], trie, -1e6, whole=False)[1] for i in droppable.tolist()
+            # -inf, because every letter is a piece
+            find_best_pieces(pieces[i], trie, -math.inf, whole=False)[1]
+            for i in droppable.tolist()
         ]
         loss = expected[droppable] * (log_probs[droppable] - replacements)
         n = min(excess, len(droppable), max(1, int((1 - SURVIVING_SHARE) * alive.sum())))
