@@ -372,12 +372,9 @@ def test_a_backend_says_what_it_offers_before_an_operation_was_called():
     assert output_of("-c", asked).split() == ["True", "False"]
 
 
-def test_an_operation_nobody_offers_is_an_error_that_names_it():
+def test_an_error_names_an_operation_nobody_offers_and_who_was_asked_for_a_device_nobody_serves():
     with pytest.raises(KernelError, match="'knitting' on cpu"):
         kernels.resolve("knitting")
-
-
-def test_a_device_nobody_serves_is_an_error_that_says_who_was_asked():
     with pytest.raises(KernelError, match="cpu does not serve abacus"):
         kernels.resolve("merge_counts", "abacus")
 

@@ -431,3 +431,10 @@ def test_pairs_that_do_not_fit_are_refused(backend, position, value, message):
     arguments[position] = value
     with kernels.use(backend), pytest.raises(KernelError, match=message):
         boltzmann_expectations(*arguments)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_unknown_units_need_a_last_row(backend):
+    _, cases, W, b, *others = pairs(tied=True)
+    with kernels.use(backend), pytest.raises(KernelError, match="need a row of the visible units"):
+        boltzmann_expectations(np.full(3, -1), cases, W[:0], b[:0], *others)

@@ -214,14 +214,9 @@ def test_what_does_not_fit_is_refused(backend, change, message):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ratings(backend):
     offsets, ids, values, tables = problem()
-    ids, values = (
-        np.append(ids, np.full(99, 9, np.int32)),
-        np.append(values, np.ones(99, np.float32)),
-    )
-    of_last, of_first = (
-        np.append(offsets[:-1], len(ids)),
-        np.array([0, *[len(ids)] * (len(offsets) - 1)]),
-    )
+    ids, values = np.r_[ids, np.full(99, 9, np.int32)], np.r_[values, np.ones(99, np.float32)]
+    of_last = np.append(offsets[:-1], len(ids))
+    of_first = np.array([0, *[len(ids)] * (len(offsets) - 1)])
     with kernels.use(backend), pytest.raises(KernelError, match="side ids run from"):
         ratings.rating_sgd(
             ratings.ByUser(of_last, ids, values), np.array([0]), Tables(*tables), 3.0, Rates(*[0.1] * 5),

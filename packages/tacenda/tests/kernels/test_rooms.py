@@ -6,18 +6,10 @@ from pathlib import Path
 import pytest
 
 import tacenda.kernels
+from tacenda.kernels import dispatch
 
 HOUSE = Path(tacenda.kernels.__file__).parent
-FAMILIES = {
-    "sequences",
-    "contexts",
-    "trees",
-    "hidden_markov",
-    "ratings",
-    "boltzmann",
-    "hidden_units",
-    "shared",
-}
+FAMILIES = set(dispatch.FAMILIES)
 BELOW = {"machinery", "dispatch", "operation"}
 ALLOWED = {
     "machinery": set(),

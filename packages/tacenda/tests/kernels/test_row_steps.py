@@ -61,13 +61,16 @@ def test_the_number_of_threads_changes_nothing():
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(change):
-    good = {
+    adagrad(**fitting())
+    with pytest.raises(KernelError):
+        adagrad(**{**fitting(), **change})
+
+
+def fitting():
+    return {
         "table": np.zeros((5, 3), np.float32), "sums": np.zeros(5, np.float32), "rows": [4],
         "gradient": np.ones((1, 3), np.float32), "rate": 0.1,
     }  # fmt: skip
-    adagrad(**good)
-    with pytest.raises(KernelError):
-        adagrad(**{**good, **change})
 
 
 def read_only(*shape):
@@ -98,12 +101,8 @@ def test_rows_may_be_integers_of_any_width_and_byte_order(order):
     ids=str,
 )
 def test_an_error_names_the_operation_and_its_argument(name, wrong):
-    good = {
-        "table": np.zeros((5, 3), np.float32), "sums": np.zeros(5, np.float32), "rows": [4],
-        "gradient": np.ones((1, 3), np.float32), "rate": 0.1,
-    }  # fmt: skip
     with kernels.use("cpu"), pytest.raises(KernelError, match=rf"^adagrad: {name} (must|is) "):
-        adagrad(**{**good, name: wrong})
+        adagrad(**{**fitting(), name: wrong})
 
 
 @pytest.mark.parametrize("group", [None, 3, (), (np.ones(1),)], ids=str)

@@ -180,8 +180,10 @@ def boltzmann_descent(
     return error
 
 
-def _check_pairs(weights: Any, visible_biases: Any, activations: Any) -> None:
+def _check_pairs(visible: Any, weights: Any, visible_biases: Any, activations: Any) -> None:
     _check_weights(weights, visible_biases, activations.shape[1])
+    if len(visible) and not (len(visible_biases) and len(activations)):
+        raise KernelError("pairs need a row of the visible units and a row of the cases")
 
 
 @operation(prepare=_check_pairs)

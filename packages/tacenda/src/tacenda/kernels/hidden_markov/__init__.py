@@ -233,15 +233,18 @@ class VectorGradients(NamedTuple):
     departures: Any
 
 
-def _check_pairs(sources: Any, weights: Any, norms: Any = None, blocks: Any = None) -> None:
-    # the backward pass, which takes the blocks, needs no norms
-    if blocks is None and (weights is None) == (norms is None):
-        raise KernelError("give either weights or norms")
+def _check_sources(sources: Any) -> None:
     if not rises(sources):
         raise KernelError("the pairs must be sorted by their sources")
 
 
-@operation(prepare=_check_pairs)
+def _check_scales(sources: Any, weights: Any, norms: Any) -> None:
+    _check_sources(sources)
+    if (weights is None) == (norms is None):
+        raise KernelError("give either weights or norms")
+
+
+@operation(prepare=_check_scales)
 def block_softmax(
     vectors: Vectors,
     sources: Int64[Array, "pairs", below("classes"), host],
@@ -256,7 +259,7 @@ def block_softmax(
         A_u[j, i] = exp(x_{c,i} . y_{c',j} + b_{c',j} - l_{c,i})         with norms l (one softmax over all states)
 
     On the CPU, float32 exponentials have a relative error of 2e-6, and at least the value 1e-38. ``threads`` share the
-    pairs, and change no result.
+    pairs, and change no result. Raises KernelError unless the pairs are sorted by their sources.
     """
     x, y, b = (array.astype(np.float64) for array in vectors)
     A = np.empty((len(sources), x.shape[1], x.shape[1]))
@@ -270,7 +273,7 @@ def block_softmax(
     return A.astype(vectors.left.dtype)
 
 
-@operation(prepare=_check_pairs)
+@operation(prepare=_check_sources)
 def block_softmax_backward(
     vectors: Vectors,
     sources: Int64[Array, "pairs", below("classes"), host],

@@ -309,6 +309,15 @@ def _gather(table, rows, out):
                 place[j, d] = source[j, d]
 
 
+@njit
+def _find_other_source(sources, u, end):
+    """Return the first pair after u, before ``end``, that has another source; ``end`` if there is none."""
+    after = u + 1
+    while after < end and sources[after] == sources[u]:
+        after += 1
+    return after
+
+
 @njit(fastmath=_FAST)
 def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
     """Fill the blocks of the pairs of the sources first .. last; exactly one of w and norms has rows."""
@@ -320,9 +329,7 @@ def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
     u, end = borders[first], borders[last]
     while u < end:
         # As many pairs of one source as fit the cache make one product: their targets are laid side by side.
-        c, after = sources[u], u + 1
-        while after < end and after - u < most and sources[after] == c:
-            after += 1
+        c, after = sources[u], _find_other_source(sources, u, min(end, u + most))
         n = after - u
         _gather(y, targets[u:after], near)
         np.dot(near[:n].reshape(n * k, width), x[c].T, A[u:after].reshape(n * k, k))
@@ -352,9 +359,7 @@ def _fill_pair_gradients(vectors, pairs, blocks, gradients, first, last):
     near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
     u, end = borders[first], borders[last]
     while u < end:
-        c, after = sources[u], u + 1
-        while after < end and after - u < most and sources[after] == c:
-            after += 1
+        c, after = sources[u], _find_other_source(sources, u, min(end, u + most))
         n = after - u
         _gather(y, targets[u:after], near)
         for v in range(n):

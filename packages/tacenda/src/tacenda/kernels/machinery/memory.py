@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 LINE = 64  # bytes of a line of the cache
-WIDE = 16  # float32 in a line
+WIDE = LINE // 4  # float32 numbers of a line
 
 
 def aligned(array: NDArray[Any], columns: int = 1) -> NDArray[Any]:
-    """Return the rows of ``array`` (rows, width), padded with zeros to a multiple of ``columns``, as `aligned_zeros`.
+    """Return an array (rows, width) in C order from the beginning of a line of the cache on.
 
-    An array that is so already is returned itself.
+    Its rows are padded with zeros to a multiple of ``columns``. An array that is so already is returned itself.
     """
     rows, width = array.shape
     padded = -(-width // columns) * columns

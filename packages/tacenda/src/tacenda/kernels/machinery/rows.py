@@ -17,12 +17,8 @@ def multiply_rows(vectors, t, table, numbers, first, n, out, place):
     zero = np.float32(0)
     j = 0
     while j + 4 <= n:
-        i0, i1, i2, i3 = (
-            numbers[first + j],
-            numbers[first + j + 1],
-            numbers[first + j + 2],
-            numbers[first + j + 3],
-        )
+        i0, i1 = numbers[first + j], numbers[first + j + 1]
+        i2, i3 = numbers[first + j + 2], numbers[first + j + 3]
         s0, s1, s2, s3 = zero, zero, zero, zero
         for d in range(table.shape[1]):
             x = vectors[t, d]
@@ -47,12 +43,8 @@ def add_rows(table, numbers, first, weights, place, n, out, k):
     """
     j = 0
     while j + 4 <= n:
-        i0, i1, i2, i3 = (
-            numbers[first + j],
-            numbers[first + j + 1],
-            numbers[first + j + 2],
-            numbers[first + j + 3],
-        )
+        i0, i1 = numbers[first + j], numbers[first + j + 1]
+        i2, i3 = numbers[first + j + 2], numbers[first + j + 3]
         w0, w1 = np.float32(weights[place + j]), np.float32(weights[place + j + 1])
         w2, w3 = np.float32(weights[place + j + 2]), np.float32(weights[place + j + 3])
         for d in range(table.shape[1]):

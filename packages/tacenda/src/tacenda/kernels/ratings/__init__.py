@@ -116,8 +116,9 @@ def _complete_sgd(
     _check_ids(ratings.offsets, ratings.item_ids, users, n_items, "item ids")
     if not len(tables.side_factors):
         sides = None
-    checked = ratings.item_ids, ratings.offsets
-    if sides is not None and not (sides.item_ids is checked[0] and sides.offsets is checked[1]):
+    if sides is not None and not (
+        sides.item_ids is ratings.item_ids and sides.offsets is ratings.offsets
+    ):
         _check_ids(sides.offsets, sides.item_ids, users, n_items, "side ids")
     if ratings.weights is None:
         ratings = ratings._replace(weights=np.ones(n_users, np.float32))
@@ -338,7 +339,8 @@ CONVERGED = 1e-20  # the squared length of a gradient at which the steps of a ro
 def bytes_needed(rows: int, targets: int, width: int) -> int:
     """Return the most bytes that a device needs for `rating_solves`, besides arguments and result."""
     numbers = width * max(2 * targets, rows * width)
-    return 28 * min(numbers, NUMBERS_AT_ONCE) + 16 * targets + 4 * width * rows
+    # Z^T Z is float32; it as float64, A and L have eight bytes a number
+    return (4 + 3 * 8) * min(numbers, NUMBERS_AT_ONCE) + 16 * targets + 4 * width * rows
 
 
 def _complete_solves(
@@ -437,22 +439,9 @@ def link_draws(
 
     This is a step of Gibbs sampling from the posterior of W, at the cost of two products with F.
 
-    Parameters
-    ----------
-    transposed
-        F, column after column: the rows u that column j has, and f_uj.
-    left
-        X - F W, the residuals for the previous W.
-    links
-        The previous W (rows, width).
-    tau
-        The precision of the prior, relative to Lambda.
-    noise
-        A row from N(0, Lambda^{-1}) for each link.
-
-    Returns
-    -------
-    The new W (rows, width), float32.
+    ``transposed`` is F, column after column: the rows u that column j has, and f_uj. ``links`` are the previous W, and
+    ``left`` the residuals X - F W for it; ``noise`` has a row from N(0, Lambda^{-1}) for each link. Returns the new W
+    (rows, width), float32.
     """
     out, left = np.array(links), left.astype(np.float64)
     for j in range(len(out)):

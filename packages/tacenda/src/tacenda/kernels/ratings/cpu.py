@@ -380,10 +380,25 @@ def _substitute_back(A, y):
 
 
 @njit
+def _fill_gram(rows, table, u, z, gram):
+    """Fill ``gram`` with Z^T Z of the factors of row u, and below it Z^T t; ``z`` holds some factors at a time."""
+    offsets, ids, targets = rows
+    width = table.shape[1]
+    gram[:] = 0
+    for start in range(offsets[u], offsets[u + 1], len(z)):
+        n = min(offsets[u + 1] - start, len(z))
+        for k in range(n):
+            row = table[ids[start + k]]
+            for j in range(width):
+                z[k, j] = row[j]
+            z[k, width] = targets[start + k]
+        _add_gram(z, n, width + 1, gram)
+
+
+@njit
 def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
     """Fill means and draws; return the first row that cannot be solved, or -1."""
-    (offsets, ids, targets), (means, precision) = rows, prior
-    expected, draws = out
+    (offsets, _, _), (means, precision), (expected, draws) = rows, prior, out
     n_rows, width = expected.shape
     padded = (width // LANES + 1) * LANES
     z, gram = np.zeros((_ROWS_AT_ONCE, padded), np.float32), np.empty((padded, padded), np.float32)
@@ -393,15 +408,7 @@ def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
         for lane in range(_SYSTEMS_AT_ONCE):
             u = min(first + lane, n_rows - 1)
             n, weight = offsets[u + 1] - offsets[u], weights[u]
-            gram[:] = 0
-            for start in range(offsets[u], offsets[u + 1], _ROWS_AT_ONCE):
-                m = min(offsets[u + 1] - start, _ROWS_AT_ONCE)
-                for k in range(m):
-                    row = table[ids[start + k]]
-                    for j in range(width):
-                        z[k, j] = row[j]
-                    z[k, width] = targets[start + k]
-                _add_gram(z, m, width + 1, gram)
+            _fill_gram(rows, table, u, z, gram)
             # The prior's part, s_u P and s_u P m_u, and the targets', alpha Z^T Z and alpha Z^T t.
             scale = float(max(n, 1)) if scaled else 1.0
             y[:] = 0

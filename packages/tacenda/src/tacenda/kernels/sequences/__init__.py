@@ -72,23 +72,12 @@ def lagged_counts(
     (ICML 2010, section 3) and of Belanger and Kakade, "A Linear Dynamical System Model for Text" (ICML 2015,
     equation 3). Equations 14 and 16 of the latter print the transpose.
 
-    Parameters
-    ----------
-    stream
-        int32 (length,), ids in 0 .. vocabulary - 1, at most 2^31 - 2 of them.
-    n_lags
-        r, at least 1.
-    vocabulary
-        The number of rows and columns.
-    n_history
-        The first ``n_history`` ids are context only: pairs are counted for n_history <= t < length, as far as
-        t - k >= 0. Blocks of a long stream that each repeat the last r ids of the block before them as history count
-        every pair once; put the last r ids of the whole stream before its first block to count circularly, whereupon
-        row and column sums of every N_k agree.
+    The ids are in 0 .. vocabulary - 1, and at most 2^31 - 2. The first ``n_history`` ids are context only: pairs are
+    counted for n_history <= t < length, as far as t - k >= 0. Blocks of a long stream that each repeat the last r ids
+    of the block before them as history count every pair once. To count circularly, put the last r ids of the whole
+    stream before its first block; then row and column sums of every N_k agree.
 
-    Returns
-    -------
-    N_1 .. N_r, each (vocabulary, vocabulary) with int32 data.
+    Returns N_1 .. N_r for r lags, each (vocabulary, vocabulary) with int32 data.
     """
     w = stream.tolist()
     counts = []
@@ -177,21 +166,7 @@ def linear_recurrence(
     The cost is 2 states^2 flops per token, and twice that, at a higher rate, for long sequences, which are cut into
     chunks. `modal_scan` does the same for a diagonalized F at a small part of the cost.
 
-    Parameters
-    ----------
-    F
-        (states, states), converted to the dtype of u.
-    u
-        Inputs (tokens, states), float32 or float64.
-    offsets
-        int64 (sequences + 1,), other integers are converted: sequence s has the rows ``offsets[s]`` to
-        ``offsets[s + 1] - 1`` of u.
-    reverse
-        Whether to run from the last token of each sequence to the first.
-
-    Returns
-    -------
-    The states a (tokens, states), in the dtype of u.
+    Returns the states a (tokens, states), in the dtype of u.
     """
     out = np.empty(u.shape, u.dtype)
     F = F.astype(np.float64)

@@ -36,20 +36,8 @@ def adagrad(
     AdaGrad (Duchi et al. 2011) has an accumulator for every number. Here a row has one, the sum of the mean squares of
     its gradients: a column of memory instead of another table, which suits rows of rare and frequent words.
 
-    Parameters
-    ----------
-    table, sums
-        W (all, width), float32 or float64, and s (all,), changed in place.
-    rows
-        The rows j to step, each at most once: integers (some,).
-    gradient
-        g (some, width), for each of these rows.
-    threads
-        The rows are shared between them on the CPU.
-
-    Returns
-    -------
-    ``table`` and ``sums``.
+    ``rows`` are the rows j to step, each at most once, and ``gradient`` has g for each of them. On the CPU, ``threads``
+    share the rows. Returns W and s.
     """
     for j, g in zip(rows.tolist(), gradient.astype(np.float64), strict=True):
         s = float(sums[j]) + g @ g / max(len(g), 1)

@@ -126,7 +126,7 @@ def _registered(
 
         return run
 
-    devices = {device, device.partition(":")[0], *getattr(backend, "devices", ())}
+    devices = {device, device.partition(":")[0]}
     functions = {name: note_calls(name, function) for name, function in offered.items()}
     proxy = kernels.Backend(priority=max(backend.priority, 0), devices=devices, **functions)
     plugins.register("kernels", _NAME, proxy, distribution=_OWNER)
@@ -142,19 +142,10 @@ def _check_operation(
     """Compare an operation with its specification on all samples, and with itself in several threads."""
     public = OPERATIONS[name]
     outputs = _outputs(public.specification)  # type: ignore[attr-defined]
-
-    def run(sample: Sample) -> Any:
-        label, arguments = sample
-        try:
-            return _run(public, arguments, device)
-        except Exception as error:
-            error.add_note(f"{name}: {label}")
-            raise
-
     alone = []
     for label, arguments in samples():
         before = copy.deepcopy(arguments)
-        alone.append(actual := run((label, arguments)))
+        alone.append(actual := _run(name, (label, arguments), device))
         for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
             if i not in outputs:
                 _assert_same(now, then, f"{name} changes argument {i}: {label}")
@@ -167,7 +158,7 @@ def _check_operation(
     )
     again = list(samples())
     with ThreadPoolExecutor(threads) as pool:
-        together = list(pool.map(run, again))
+        together = list(pool.map(lambda sample: _run(name, sample, device), again))
     for (label, _), first, second in zip(again, alone, together, strict=True):
         _assert_same(first, second, f"{name} differs between threads: {label}")
 
@@ -187,13 +178,17 @@ def _outputs(specification: Callable[..., Any]) -> set[int]:
     return {at for at, name in enumerate(names) if writes(hints.get(name))}
 
 
-def _run(public: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> list[Any] | None:
+def _run(name: str, sample: Sample, device: str) -> list[Any] | None:
     """Return the arrays that a public function makes with this backend alone, or None where the backend declines."""
+    label, arguments = sample
     try:
         with kernels.use(f"{_NAME}@{_OWNER}"):
-            return _arrays(public(*(_to_device(each, device) for each in arguments)))
+            return _arrays(OPERATIONS[name](*(_to_device(each, device) for each in arguments)))
     except kernels.UnsupportedShape:
         return None
+    except Exception as error:
+        error.add_note(f"{name}: {label}")
+        raise
 
 
 def _to_device(value: Any, device: str) -> Any:

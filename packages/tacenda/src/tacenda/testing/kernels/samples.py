@@ -62,7 +62,7 @@ def linear_recurrence() -> Iterator[Sample]:
 
 
 def modal_scan() -> Iterator[Sample]:
-    """The same with only real or only complex eigenvalues, kept in the middle of a wider array or not at all."""
+    """The same sequences; only real or only complex eigenvalues, and states kept in a wider array or not at all."""
     for n_real, n_pairs in ((1, 0), (0, 1), (3, 2), (15, 24)):
         states = n_real + 2 * n_pairs
         rng = np.random.default_rng(n_real)
@@ -168,7 +168,7 @@ def tree_softmax() -> Iterator[Sample]:
 
 
 def tree_softmax_step() -> Iterator[Sample]:
-    """The same, nodes with steps behind them and nodes without."""
+    """The inputs of `tree_softmax`, nodes with steps behind them and nodes without."""
     for label, given in tree_softmax():
         grad = np.linspace(-1, 1, len(given[1]), dtype=np.float32)
         sums = np.linspace(1e-8, 2, len(given[3].biases), dtype=np.float32)
@@ -176,7 +176,7 @@ def tree_softmax_step() -> Iterator[Sample]:
 
 
 def tree_softmax_distribution() -> Iterator[Sample]:
-    """All words of the same."""
+    """The inputs of `tree_softmax`, without words."""
     for label, (vectors, _, codes, nodes) in tree_softmax():
         yield label, (vectors, codes, nodes)
 
@@ -202,7 +202,7 @@ def context_sum() -> Iterator[Sample]:
 
 
 def context_sum_backward() -> Iterator[Sample]:
-    """The gradients of the same."""
+    """The inputs and results of `context_sum`."""
     for label, (table, text, context, _, threads) in context_sum():
         found = _reference(contexts.context_sum, table, text, context)
         grad = np.cos(found.vectors)
@@ -229,13 +229,13 @@ def hmm_block() -> Iterator[Sample]:
 
 
 def hmm_block_backward() -> Iterator[Sample]:
-    """The expected counts of the same."""
+    """The inputs and results of `hmm_block`."""
     for label, arguments in hmm_block():
         yield label, (*arguments, _reference(hmm.hmm_block, *arguments))
 
 
 def hmm_features() -> Iterator[Sample]:
-    """The same, with one feature and with more features than states."""
+    """The sequences of `hmm_block`, one feature and more features than states."""
     for classes, k, width in ((1, 1, 1), (1, 7, 3), (4, 3, 5)):
         for lengths in _LENGTHS:
             rng = np.random.default_rng([k, len(lengths)])
@@ -250,7 +250,7 @@ def hmm_features() -> Iterator[Sample]:
 
 
 def hmm_features_backward() -> Iterator[Sample]:
-    """The gradients of the same."""
+    """The inputs and results of `hmm_features`."""
     for label, arguments in hmm_features():
         yield label, (*arguments, _reference(hmm.hmm_features, *arguments))
 
@@ -272,7 +272,7 @@ def block_softmax() -> Iterator[Sample]:
 
 
 def block_softmax_backward() -> Iterator[Sample]:
-    """The gradients of the same."""
+    """The inputs and results of `block_softmax`."""
     for label, arguments in block_softmax():
         blocks = _reference(hmm.block_softmax, *arguments)
         counts = np.abs(np.cos(blocks * 9)).astype(np.float32)
@@ -291,7 +291,7 @@ def class_softmax() -> Iterator[Sample]:
 
 
 def class_softmax_backward() -> Iterator[Sample]:
-    """The gradients of the same."""
+    """The inputs and results of `class_softmax`."""
     for label, arguments in class_softmax():
         found = _reference(hmm.class_softmax, *arguments)
         yield label, (*arguments, found, np.abs(np.cos(found * 9)))
@@ -311,7 +311,7 @@ def streaming_logsumexp() -> Iterator[Sample]:
 
 
 def streaming_logsumexp_backward() -> Iterator[Sample]:
-    """The gradients of the same."""
+    """The inputs and results of `streaming_logsumexp`."""
     for label, arguments in streaming_logsumexp():
         found = _reference(hmm.streaming_logsumexp, *arguments)
         yield label, (*arguments, found, np.cos(found))
@@ -444,7 +444,7 @@ def boltzmann_divergence() -> Iterator[Sample]:
 
 
 def boltzmann_descent() -> Iterator[Sample]:
-    """The same, with penalties that a few steps show."""
+    """The inputs of `boltzmann_divergence`, with penalties that a few steps show."""
     for label, (cases, chosen, machine, seed) in boltzmann_divergence():
         own = boltzmann.Machine(*(table.copy() for table in machine))
         yield label, (cases, chosen, own, seed, boltzmann.Descent(0.05, 0.02, 0.4, 0.3, 0.2))
