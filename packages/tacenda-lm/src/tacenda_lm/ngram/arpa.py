@@ -436,6 +436,8 @@ def _find_places(keys: Rows, rows: Rows) -> Int64:
 # -- compiled reading of the usual form ----------------------------------------------------------------
 
 
+_PLUS, _MINUS, _POINT, _ZERO, _NINE, _SMALL_E, _LARGE_E = b"+-.09eE"
+_SPACE, _TAB, _LINE_FEED, _RETURN = b" \t\n\r"
 _TENS = 10.0 ** np.arange(23)  # each is exact
 _MAX_EXACT = 1 << 53  # float64 holds all integers up to this one
 
@@ -447,29 +449,29 @@ def _read_number(text, i, end):
     Numbers with at most 53 bits of digits and a power of ten up to 22 are read: they are rounded once, so they are what
     ``float`` gives (Clinger 1990).
     """
-    negative = i < end and text[i] == 45
+    negative = i < end and text[i] == _MINUS
     i += negative
     digits, scale, n = np.int64(0), 0, 0
-    while i < end and 48 <= text[i] <= 57:
-        digits = digits * 10 + (text[i] - 48)
+    while i < end and _ZERO <= text[i] <= _NINE:
+        digits = digits * 10 + (text[i] - _ZERO)
         n += 1
         i += 1
-    if i < end and text[i] == 46:
+    if i < end and text[i] == _POINT:
         i += 1
-        while i < end and 48 <= text[i] <= 57:
-            digits = digits * 10 + (text[i] - 48)
+        while i < end and _ZERO <= text[i] <= _NINE:
+            digits = digits * 10 + (text[i] - _ZERO)
             scale -= 1
             n += 1
             i += 1
     if n == 0 or n > 18:
         return 0.0, -1
-    if i < end and (text[i] | 32) == 101:
+    if i < end and text[i] in (_SMALL_E, _LARGE_E):
         i += 1
-        below = i < end and text[i] == 45
-        i += i < end and text[i] in (43, 45)
+        below = i < end and text[i] == _MINUS
+        i += i < end and text[i] in (_PLUS, _MINUS)
         power, n = 0, 0
-        while i < end and 48 <= text[i] <= 57 and n < 4:
-            power = power * 10 + (text[i] - 48)
+        while i < end and _ZERO <= text[i] <= _NINE and n < 4:
+            power = power * 10 + (text[i] - _ZERO)
             n += 1
             i += 1
         if n == 0 or n == 4:
@@ -489,13 +491,13 @@ def _read_rest(text, i, end):
     Return the back-off or 0, and where the next line begins, -1 if this one is not in the usual form.
     """
     backoff = 0.0
-    if i < end and text[i] in (32, 9):
+    if i < end and text[i] in (_SPACE, _TAB):
         backoff, i = _read_number(text, i + 1, end)
         if i < 0:
             return backoff, i
-    if i < end and text[i] == 13:
+    if i < end and text[i] == _RETURN:
         i += 1
-    return backoff, i + 1 if i < end and text[i] == 10 else -1
+    return backoff, i + 1 if i < end and text[i] == _LINE_FEED else -1
 
 
 @njit
@@ -516,12 +518,12 @@ def _read_lines(text, at, n, names, packing, rows):
         rows[line, :n_keys] = np.uint64(0)
         is_impossible = False
         for k in range(n):
-            if i >= end or text[i] not in (32, 9):
+            if i >= end or text[i] not in (_SPACE, _TAB):
                 return line, at
             begin = i + 1
             i = begin
             code = START_HASH
-            while i < end and text[i] not in (32, 9, 10, 13):
+            while i < end and text[i] not in (_SPACE, _TAB, _LINE_FEED, _RETURN):
                 code = extend_hash(code, text[i])
                 i += 1
             if n == 1:

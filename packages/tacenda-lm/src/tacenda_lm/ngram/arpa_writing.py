@@ -36,8 +36,10 @@ _LOG10_E = np.float32(1 / math.log(10))
 # bytes: two numbers, their tabs, and what is copied after a word take at most so many
 _NUMBERS_ROOM = 48
 _DIGITS = 8  # of a number
+_MINUS, _POINT, _ZERO = b"-.0"
+_TAB, _LINE_FEED, _SPACE = b"\t\n "
 _TENS = 10.0 ** np.arange(23)  # each is exact
-_DIGIT_PAIRS = np.array([[48 + i // 10, 48 + i % 10] for i in range(100)], np.uint8)
+_DIGIT_PAIRS = np.array([divmod(i, 10) for i in range(100)], np.uint8) + np.uint8(_ZERO)
 _UNWRITABLE = re.compile("[ \\t\\n\\r\\ud800-\\udfff]")  # separators, and halves of surrogate pairs
 _OTHER_COMPRESSIONS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
@@ -160,11 +162,11 @@ def _write_number(value, out, at):
     half-way between two of 8 digits.
     """
     if math.copysign(1.0, value) < 0:
-        out[at] = 45
+        out[at] = _MINUS
         at += 1
     value = abs(value)
     if value == 0:
-        out[at] = 48
+        out[at] = _ZERO
         return at + 1
     if not 1e-4 <= value < 1e7:
         return -1
@@ -186,7 +188,7 @@ def _write_number(value, out, at):
     # right, and those before the point are then copied to the left.
     before = 2 - point if point <= 0 else 1
     for i in range(before):
-        out[at + i] = 48
+        out[at + i] = _ZERO
     first = at + before
     left = np.uint32(digits)
     for i in range(_DIGITS - 2, -1, -2):
@@ -195,11 +197,11 @@ def _write_number(value, out, at):
         out[first + i], out[first + i + 1] = _DIGIT_PAIRS[pair, 0], _DIGIT_PAIRS[pair, 1]
     for i in range(point):
         out[at + i] = out[first + i]
-    out[at + max(point, 1)] = 46
+    out[at + max(point, 1)] = _POINT
     end = first + _DIGITS
-    while out[end - 1] == 48:
+    while out[end - 1] == _ZERO:
         end -= 1
-    return end - (out[end - 1] == 46)
+    return end - (out[end - 1] == _POINT)
 
 
 @njit
@@ -240,15 +242,15 @@ def _write_lines(data, shape, n, begin, text, cuts, boundary, out):
             if at + cuts[w + 1] - cuts[w] + _NUMBERS_ROOM > len(out):
                 return place, size
             begun[k] = at - before
-            out[at] = 32 if k else 9
+            out[at] = _SPACE if k else _TAB
             at = _copy(text, cuts[w], cuts[w + 1], out, at + 1)
         if n < len(shape):
-            out[at] = 9
+            out[at] = _TAB
             value = np.float64(backoff(data, shape, n - 1, place) * _LOG10_E)
             at = _write_number(value, out, at + 1)
             if at < 0:
                 return place, size
-        out[at] = 10
+        out[at] = _LINE_FEED
         at += 1
         place += 1
     return place, at

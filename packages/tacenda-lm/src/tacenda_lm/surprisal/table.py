@@ -69,6 +69,10 @@ class SurprisalTable:
     def __len__(self) -> int:
         return len(self._columns["word"])
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the columns, as those of a data frame; see `rows`."""
+        return iter(self.columns)
+
     def __repr__(self) -> str:
         return f"<SurprisalTable of {len(self):,} words: {', '.join(self.columns)}>"
 
