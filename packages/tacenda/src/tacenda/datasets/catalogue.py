@@ -129,10 +129,8 @@ def _read_catalogue() -> list[DatasetSpec]:
 
     specs = []
     for name, entry in tomllib.loads(text).items():
-        entry["files"], entry["optional"] = (
-            tuples(entry["files"]),
-            frozenset(entry.get("optional", ())),
-        )
+        entry["files"] = tuples(entry["files"])
+        entry["optional"] = frozenset(entry.get("optional", ()))
         entry["downloads"] = [Download(**tuples(item)) for item in entry.get("downloads", ())]
         specs.append(DatasetSpec(name=name, **tuples(entry)))
     return specs
