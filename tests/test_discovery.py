@@ -38,9 +38,9 @@ def test_help_imports_nothing_that_it_does_not_print_with(site):
     out = site.python("""
         import sys
         sys.argv = ["tacenda", "--help"]
-        from tacenda.cli.main import main
+        from tacenda.cli import start
         try:
-            main()
+            start()
         except SystemExit:
             pass
         heavy = {"numpy", "scipy", "numba", "spacy", "torch", "tacenda.datasets", "tacenda.artifact"}

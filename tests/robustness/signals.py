@@ -25,7 +25,7 @@ from kills import served_slowly
 from specimens import corpus, fitted
 
 from tacenda import artifact, plugins, store
-from tacenda.cli.main import main
+from tacenda.cli import start
 from tacenda.datasets import DatasetSpec
 from tacenda.datasets.fetching import MANIFEST
 
@@ -230,7 +230,7 @@ def _main() -> NoReturn:
     """The command line, in a child, which it ends."""
     status = 70
     try:
-        main()
+        start()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tacenda.cli.main import main
+from tacenda import cli
 
 
 def run_python(*arguments, cwd=None, **environment):
@@ -50,7 +50,7 @@ class command_line:  # noqa: N801 - it is called
         self.monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, (*self.first, *arguments))])
         self.monkeypatch.setenv("TACENDA_PROGRESS", "0")
         with pytest.raises(SystemExit) as end:
-            main()
+            cli.start()
         return end.value.code or 0, *self.capsys.readouterr()
 
     def well(self, *arguments):

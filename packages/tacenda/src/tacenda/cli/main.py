@@ -1,28 +1,17 @@
-"""The command ``tacenda``.
+"""The groups and commands of ``tacenda``.
 
 Its groups are the plugins of the kind ``commands``. A group is imported only when one of its commands is run, and the
 core's own commands import what they need when they run, so help is fast, and a broken plugin disturbs neither the help
 nor the other commands.
-
-The errors in `_EXPECTED` are one line on standard error, or a traceback with ``TACENDA_DEBUG=1``. The exit status is 1
-after an error, 2 after wrong usage, and 128 plus its number after a signal.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import signal
-import sys
-import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import Thread
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -31,8 +20,8 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, as_options, check_output, columns, format_size
-from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
+from tacenda.cli.options import Force, check_output, columns, format_size
+from tacenda.errors import PluginError, PluginLoadError, describe
 
 #: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.
 OURS = {
@@ -349,114 +338,3 @@ def push_model(
 
     about = ModelCard(repository.rpartition("/")[2], version, license, summary, attribution)
     typer.echo(push(model, repository, about, private=private))
-
-
-#: Errors that are shown in one line. Any other is a bug, as is a NotImplementedError without a message.
-_EXPECTED = TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning
-
-
-def main() -> None:
-    """Run the command line and exit."""
-    received: list[int] = []
-
-    def interrupt(number: int, _: Any) -> None:
-        received.append(number)
-        # temporary files are removed, and nobody takes it for an error of a plugin
-        raise KeyboardInterrupt
-
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        # nohup ignores SIGHUP, and so do we then
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            with suppress(ValueError):  # in a thread
-                signal.signal(number, interrupt)
-    previous_hook, sys.unraisablehook = sys.unraisablehook, _send_lost_interrupt_again
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
-            try:
-                app(prog_name="tacenda")
-            finally:
-                sys.unraisablehook = previous_hook
-                _flush_output()
-    except BaseException as error:
-        if received or _was_interrupted(error):
-            raise SystemExit(128 + (received or [signal.SIGINT])[-1]) from None
-        is_silent = isinstance(error, NotImplementedError) and not str(error)
-        is_debugging = os.environ.get("TACENDA_DEBUG", "0") not in ("", "0")
-        if is_silent or is_debugging or not isinstance(error, _EXPECTED):
-            raise
-        _print_error(_describe_in_one_line(error))
-        raise SystemExit(1) from None
-
-
-def _show_warning(message: Warning | str, *place: Any) -> None:
-    """Print a warning in one line, without the place in our code."""
-    _print_error("note: " + " ".join(str(message).split()))
-
-
-def _send_lost_interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
-    """Send a Ctrl-C again that was raised where Python drops exceptions, such as in a callback of C code."""
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        Thread(target=_interrupt_after, args=[sys._getframe()], daemon=True).start()
-    else:
-        sys.__unraisablehook__(lost)
-
-
-def _interrupt_after(frame: FrameType) -> None:
-    """Send Ctrl-C when a function has returned, in which it would be lost."""
-    while True:
-        with suppress(RuntimeError):  # the function is running
-            frame.clear()
-            break
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Return whether an error is a Ctrl-C, or was raised by a library that it interrupted."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def _print_error(text: str) -> None:
-    """Print a line on standard error, unless it is closed or full: no fit ends because of that."""
-    # without a file, print would use standard output
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print("tacenda:", as_options(text), file=sys.stderr)
-
-
-def _flush_output() -> None:
-    """Flush standard output; if that fails, close it, so that the interpreter does not try again at exit."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        with suppress(OSError, ValueError):  # it may have no file
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # the reader of the output, such as head, has ended
-        if isinstance(error, BrokenPipeError):
-            raise SystemExit(1) from None
-        if isinstance(error, OSError):
-            raise
-
-
-def _describe_in_one_line(error: BaseException) -> str:
-    """Return the message of an expected error, as a user should read it."""
-    if isinstance(error, UnicodeEncodeError):
-        return (
-            f"the output cannot be written in the encoding {error.encoding}, which has no "
-            f"{error.object[error.start]!a}: set PYTHONIOENCODING=utf-8"
-        )
-    if isinstance(error, OSError):
-        where = (
-            f"{error.filename} cannot be used" if error.filename else "reading or writing failed"
-        )
-        return f"{where}: {error.strerror or describe(error)}"
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory ({describe(error)}): process less at a time, or use a larger machine"
-    if isinstance(error, Warning):
-        return f"{str(error) or type(error).__name__} (a warning, which python -W error turns into an error)"
-    return str(error) if isinstance(error, NotImplementedError) else describe(error)
