@@ -20,7 +20,7 @@ from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda import reading, store
+from tacenda import reading, store, tokenizers
 from tacenda.corpus import word_ids
 from tacenda.corpus.doubts import collect_first_lines
 from tacenda.corpus.lines import Lines, field_of, open_text, text_blocks
@@ -31,13 +31,7 @@ from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets, runs
-from tacenda.tokenizers import (
-    SPLIT_AT_SPACES,
-    Tokenizer,
-    fingerprint_tokenizer,
-    get_tokenizer,
-    record_tokenizer,
-)
+from tacenda.tokenizers import SPLIT_AT_SPACES, Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -181,7 +175,7 @@ class Corpus:
         check_marks(marks)
         check_whole("processes", processes, error=CorpusError)
         choices = Selection(**selection)
-        get_tokenizer(tokenizer)
+        tokenizers.get_tokenizer(tokenizer)
         source, _ = open_text(text)
         paths = source if isinstance(source, list) else None
         types = Types()
@@ -195,14 +189,14 @@ class Corpus:
         coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
         origin = {
             "sources": [path.name for path in paths or ()],
-            "tokenizer": record_tokenizer(tokenizer),
+            "tokenizer": tokenizers.record_tokenizer(tokenizer),
             **choices.cutoff,
         }
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
             settings = (encoding, errors, marks, fields, count_words)
-            rules = fingerprint_tokenizer(tokenizer)
+            rules = tokenizers.fingerprint_tokenizer(tokenizer)
             fingerprint = _fingerprint(choices, cache_key, settings, paths, rules)
         return cls._build(coded, types, choices, origin, cache, fingerprint, first_lines, counter)
 

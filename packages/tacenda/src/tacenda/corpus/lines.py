@@ -17,6 +17,7 @@ import lzma
 import os
 import zipfile
 import zlib
+from codecs import IncrementalDecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
@@ -331,15 +332,11 @@ def decode_blocks(
 
 
 def _place_of(
-    error: UnicodeDecodeError,
-    data: bytes,
-    decoder: codecs.IncrementalDecoder,
-    n_lines: int,
-    n_bytes: int,
+    error: UnicodeDecodeError, data: bytes, decoder: IncrementalDecoder, n_lines: int, n_bytes: int
 ) -> str:
-    """Return the line and the offset of bytes in a piece that a decoder, in its state before the piece, refused.
+    """Return the line and the offset of the bytes in a piece that a decoder refused, with the reason.
 
-    ``n_lines`` and ``n_bytes`` came before the piece.
+    The decoder is in its state before the piece, and ``n_lines`` and ``n_bytes`` came before it.
     """
     bad = error.object[error.start : min(error.end, error.start + 4)].hex()
     # from the end: bytes of the piece before may come first, and the mark of utf-8-sig may be missing

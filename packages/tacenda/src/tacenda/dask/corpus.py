@@ -97,10 +97,9 @@ class ClusterCorpus:
         sizes = compute(client, delayed(list)([delayed(_measure)(part) for part in parts]))
         self.part_tokens, part_sentences, part_unknown = map(list, zip(*sizes, strict=True))
         self.n_tokens, self.n_sentences = sum(self.part_tokens), sum(part_sentences)
-        n_unknown = sum(part_unknown)
         if not self.n_tokens:
             raise word_ids.no_tokens_error(", ".join(origin["sources"]))
-        if n_unknown:
+        if n_unknown := sum(part_unknown):
             self.origin["written_unknown"] = n_unknown
         counts = [delayed(_count_types)(part, len(self.vocabulary)) for part in parts]
         self.type_counts: NDArray[np.int64] = compute(
