@@ -26,12 +26,9 @@ def test_every_entry_of_ours_states_terms_and_an_official_home(spec):
     assert spec.license
     assert spec.license_text
     assert spec.homepage.startswith("http")
-    assert all("127.0.0.1" not in url and "localhost" not in url for url in _urls(spec))
+    urls = [url for download in spec.downloads for url in download.urls]
+    assert all("127.0.0.1" not in url and "localhost" not in url for url in urls)
     assert spec.optional < spec.files.keys()  # one role at least is always there
-
-
-def _urls(spec):
-    return [url for download in spec.downloads for url in download.urls]
 
 
 def test_a_third_party_registers_one_dataset_or_a_list(register, make_spec):

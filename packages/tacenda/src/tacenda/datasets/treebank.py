@@ -122,9 +122,6 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
     except RuntimeError as error:  # a password, or a compression that Python lacks
         raise DataError(f"{path} cannot be unpacked ({error}): unpack it yourself") from error
     except OSError as error:
-        why = error.strerror or error
-        raise DataError(
-            f"{path} cannot be read ({why}): obtain it again, or check its name"
-        ) from error
+        raise DataError(f"{path} cannot be read ({error.strerror or error}): check it") from error
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise DataError(f"{path} is not a valid zip file ({error}): obtain it again") from error

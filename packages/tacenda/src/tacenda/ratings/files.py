@@ -124,13 +124,15 @@ def read_rated_rows(
                 if columns is None:
                     _check_header(path, line, fields)
                 continue
-        try:
-            value = _parse_rating(fields[value_at])
-        except ValueError as fault:
+        value = _parse_number(fields[value_at])
+        if value is None or not abs(value) <= _LARGEST_RATING:
+            fault = "not a number" if value is None else f"too large, beyond {_LARGEST_RATING:g}"
+            if value is not None and not math.isfinite(value):
+                fault = "not finite"
             raise DataError(
                 f"{path}, line {line}: the {what} {fields[value_at]!r:.80} is {fault}; "
                 "check separator, header and columns"
-            ) from None
+            )
         for at in (user_at, item_at):
             if len(fields[at]) > LONGEST_ID:
                 raise DataError(
@@ -162,18 +164,6 @@ def _is_label(text: str) -> bool:
     """Return whether a field looks like the name of a column: a word, but no number and no word for a missing value."""
     word = text.strip().casefold()
     return word[:1].isalpha() and word not in _MISSING and _parse_number(word) is None
-
-
-def _parse_rating(text: str) -> float:
-    """Return the rating that a text writes. Raises ValueError, which completes the sentence "the rating is ..."."""
-    value = _parse_number(text)
-    if value is None:
-        raise ValueError("not a number")
-    if not math.isfinite(value):
-        raise ValueError("not finite")
-    if abs(value) > _LARGEST_RATING:
-        raise ValueError(f"too large, beyond {_LARGEST_RATING:g}")
-    return value
 
 
 def _parse_number(text: str) -> float | None:
