@@ -27,16 +27,7 @@ from tacenda import plugins
 from tacenda.arrays import KINDS, Cuts, below
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
-from tacenda.kernels.machinery.arguments import (
-    FLOATS,
-    Declared,
-    DeclaredArray,
-    any_dtype,
-    any_layout,
-    host,
-    in_place,
-    loops,
-)
+from tacenda.kernels.machinery import arguments
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LIKE = "<dtype>"  # an entry of the sizes that is no dimension
@@ -146,9 +137,9 @@ _SPACE: dict[str, Any] = {
     "_chosen": dispatch.chosen,
     "_UnsupportedShape": dispatch.UnsupportedShape,
     "_plugins": plugins,
-    "_loops": loops,
+    "_loops": arguments.loops,
     "_ndarray": np.ndarray,
-    "_floats": FLOATS,
+    "_floats": arguments.FLOATS,
     "_ints": (np.dtype(np.int32), np.dtype(np.int64)),
     # in the byte order of the machine, for which loops are compiled
     "_int": frozenset(map(np.dtype, "bhilqBHILQ")),
@@ -162,7 +153,7 @@ def _write_quick(
     specification: Callable[..., Any], prepare: Any, taken: list[str]
 ) -> Callable[..., Any]:
     """Return the public function of an operation; ``prepare``, if there is one, is given the arguments ``taken``."""
-    name, declared = specification.__name__, Declared(specification)
+    name, declared = specification.__name__, arguments.Declared(specification)
     order = [parameter.name for parameter in declared.parameters]
     names = ", ".join(order)
 
@@ -223,7 +214,7 @@ def _write_quick(
     return quick
 
 
-def _write_condition(value: str, array: DeclaredArray, sizes: dict[str, str]) -> str:
+def _write_condition(value: str, array: arguments.DeclaredArray, sizes: dict[str, str]) -> str:
     """Write the code that tests whether ``value`` is as declared, and that names its dimensions."""
     spec, marks = array.spec, array.spec.constraints
 
@@ -243,7 +234,7 @@ def _write_condition(value: str, array: DeclaredArray, sizes: dict[str, str]) ->
         asked += [f"{value}.dtype is _int64", f"{value}.ndim == 1", f"{items} is not None"]
         pieces = fits(spec.dims[0], f"len({value})")
         return " and ".join([*asked, f"_loops.cuts({value}, {items})", pieces])
-    if spec.kind == "float" and (any_dtype in marks or host in marks):
+    if spec.kind == "float" and (arguments.any_dtype in marks or arguments.host in marks):
         asked.append(f"{value}.dtype in _floats")
     elif spec.kind == "float" and _LIKE not in sizes:
         sizes[_LIKE] = "_like"
@@ -256,9 +247,9 @@ def _write_condition(value: str, array: DeclaredArray, sizes: dict[str, str]) ->
         asked.append(f"{value}.dtype in _ints")
     else:
         asked.append(f"{value}.dtype is _{spec.kind}")
-    if in_place in marks:
-        asked.append(f"{value}.flags.{'behaved' if any_layout in marks else 'carray'}")
-    elif any_layout not in marks:
+    if arguments.in_place in marks:
+        asked.append(f"{value}.flags.{'behaved' if arguments.any_layout in marks else 'carray'}")
+    elif arguments.any_layout not in marks:
         asked.append(f"{value}.flags.c_contiguous")
     rest = spec.dims[-1:] if spec.dims[-1].startswith("*") else ()
     dims = spec.dims[: len(spec.dims) - len(rest)]

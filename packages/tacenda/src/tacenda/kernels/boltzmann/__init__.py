@@ -155,9 +155,7 @@ def boltzmann_descent(
     (1 - rate penalty)^n before the next case with a rating, n steps later, or at the end. So a run of cases costs as
     much as their ratings, and one pass over all tables.
 
-    Returns
-    -------
-    The squared error of the mean scores, given the first hidden states, of each case before its step; float64.
+    Returns the squared error of the mean scores, given the first hidden states, of each case before its step; float64.
     """
     s = machine.scores.astype(np.float64)
     a, b, d, U = (part.astype(np.float64) for part in machine[:4])

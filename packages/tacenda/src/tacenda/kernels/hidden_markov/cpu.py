@@ -220,9 +220,6 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
 # -- forward-backward over features: all sequences at once, one product for those in a class --------
 
 
-_Group = tuple[int, NDArray[np.int64]]
-
-
 def hmm_features(model, observed):
     a = np.empty((len(observed.words), model.emissions.shape[1]), model.left.dtype)
     c = np.empty(len(a), a.dtype)
@@ -284,7 +281,7 @@ def _iterate_steps(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield t, offsets[:-1][lengths > t] + t
 
 
-def _group_by_class(classes: _Array) -> Iterator[_Group]:
+def _group_by_class(classes: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each class that occurs, and its places."""
     order = np.argsort(classes, kind="stable")
     distinct, begins = np.unique(classes[order], return_index=True)

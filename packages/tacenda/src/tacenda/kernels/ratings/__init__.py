@@ -181,10 +181,8 @@ def rating_sgd(
     A user's factors stay in the first-level cache for the whole visit, so that for tables larger than the caches this
     is several times as fast as ratings in random order.
 
-    Returns
-    -------
-    The sum of (r - prediction)^2 over the ratings of each visited user, each before its update, float64 (visited,); and
-    ``tables``.
+    Returns the sum of (r - prediction)^2 over the ratings of each visited user, each before its update, float64
+    (visited,); and ``tables``.
     """
     offsets, item_ids, values, weights = ratings
     p, q, b, c, w = (table.astype(np.float64) for table in tables)

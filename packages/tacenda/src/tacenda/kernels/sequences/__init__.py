@@ -294,16 +294,12 @@ def decompose(F: Any) -> Decomposition:
     F [p q] = [p q] [[re, im], [-im, re]]. The columns of P are the eigenvectors of real eigenvalues, then all p, then
     all q. With m_t = P^-1 a_t the recurrence a_t = F a_{t-1} + u_t becomes m_t = Lambda m_{t-1} + P^-1 u_t.
 
-    Returns
-    -------
-    The decomposition, in float64. Eigenvectors of real eigenvalues have norm 1 and complex ones norm sqrt(2), so that
-    each pair of columns has norm 1 on average; the largest component of every eigenvector is real and positive.
+    Eigenvectors of real eigenvalues have norm 1 and complex ones norm sqrt(2), so that each pair of columns has norm 1
+    on average; the largest component of every eigenvector is real and positive.
 
-    Raises
-    ------
-    KernelError
-        F is not a square matrix of finite real numbers, or its eigenvectors are exactly dependent. Rounding separates
-        most dependent eigenvectors: then ``condition`` is 1e15 or more. Use `linear_recurrence` if it is large.
+    Raises KernelError if F is not a square matrix of finite real numbers, or if its eigenvectors are exactly dependent.
+    Rounding separates most dependent eigenvectors: then ``condition`` is 1e15 or more. Use `linear_recurrence` if it is
+    large.
     """
     import scipy.linalg
 

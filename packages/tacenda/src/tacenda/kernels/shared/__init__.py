@@ -117,15 +117,9 @@ def sparse_product(
     threads
         The rows are shared between them on the CPU.
 
-    Returns
-    -------
-    (rows, width), float32. The nonzeros of a row are added in order, in float32, so the relative error grows like the
-    square root of their number.
-
-    Raises
-    ------
-    KernelError
-        Shapes do not agree, or an index is out of range, or on the CPU out of order.
+    Returns (rows, width), float32. The nonzeros of a row are added in order, in float32, so the relative error grows
+    like the square root of their number. Raises KernelError if shapes do not agree, or an index is out of range, or on
+    the CPU out of order.
     """
     rows, columns = len(indptr) - 1, len(dense)
     r = np.ones(rows) if row_scale is None else row_scale.astype(np.float64)

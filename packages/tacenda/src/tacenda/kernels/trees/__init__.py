@@ -126,6 +126,12 @@ class Codes(_Fields):
         Raises KernelError unless the codes are all leaves of one tree whose root is node `root`.
         """
         found = np.full((max(self.n_nodes, 1), 2), _NOTHING, np.int64)
+        if not len(self.nodes):
+            if self.n_codes > 1:
+                raise KernelError(
+                    f"{self.n_codes} codes without steps are not the leaves of one tree"
+                )
+            return found
         sides = (self.signs < 0).astype(np.int64)
         leads_to = np.empty(len(self.nodes), np.int64)
         leads_to[:-1] = self.nodes[1:]
@@ -133,24 +139,19 @@ class Codes(_Fields):
         occupied = np.diff(self.code_steps) > 0
         leads_to[ends[occupied]] = -1 - np.flatnonzero(occupied)
         found[self.nodes, sides] = leads_to
-        heads = self.nodes[self.code_steps[:-1][occupied]]
-        named = np.zeros(len(found), bool)
-        named[self.nodes] = True
-        inner = found[found >= 0]
-        if len(self.nodes) and not (
-            (found[self.nodes, sides] == leads_to).all()
-            and (heads == heads[0]).all()
+        heads, inner = self.nodes[self.code_steps[:-1][occupied]], found[found >= 0]
+        if not (
+            (found[self.nodes, sides] == leads_to).all()  # a side leads to one place
+            and (found[self.nodes] != _NOTHING).all()  # a node has two sides
             and occupied.all()
-            and (found[named] != _NOTHING).all()
-            and len(np.unique(inner)) == len(inner)
-            and not (inner == heads[0]).any()
+            and (heads == self.root).all()
+            and len(np.unique(inner)) == len(inner)  # no node has two parents
+            and not (inner == self.root).any()
         ):
             raise KernelError(
                 "the codes are not the leaves of one binary tree: a node leads to two places, has one side, "
                 "or is no node of the tree"
             )
-        if not len(self.nodes) and self.n_codes > 1:
-            raise KernelError(f"{self.n_codes} codes without steps are not the leaves of one tree")
         return found
 
     @property

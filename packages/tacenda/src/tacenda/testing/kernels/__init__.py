@@ -27,14 +27,7 @@ import numpy as np
 
 from tacenda import kernels, plugins
 from tacenda.errors import KernelError
-from tacenda.kernels.dispatch import (
-    OPERATIONS,
-    REFERENCE,
-    check_attributes,
-    define_operations,
-    functions_of,
-    offers,
-)
+from tacenda.kernels import dispatch
 from tacenda.kernels.machinery.arguments import in_place
 from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
 
@@ -75,13 +68,13 @@ def check_backend(
         Tolerances of floating results; ``atol`` is relative to the largest finite magnitude of the expected
         result. Integers must be equal.
     """
-    define_operations()
+    dispatch.define_operations()
     own = dict(samples or {})
     inputs = {**SAMPLES, **own}
     _check_description(backend, own.keys())
     chosen = [] if operation is None else [operation]
     called: set[str] = set()
-    offered = {name: getattr(backend, name) for name in inputs if offers(backend, name)}
+    offered = {name: getattr(backend, name) for name in inputs if dispatch.offers(backend, name)}
     for name in (*own, *chosen):
         assert name in offered, f"the backend does not offer {name}"
     with _registered(backend, offered, device, called):
@@ -98,12 +91,12 @@ def _check_description(backend: Any, own: Any) -> None:
     assert kind == "kernels", f"kind must be 'kernels', not {kind!r}"
     assert version == kernels.API_VERSION, f"api_version is {version!r}"
     try:
-        check_attributes(_NAME, backend)
+        dispatch.check_attributes(_NAME, backend)
     except KernelError as error:
         raise AssertionError(str(error)) from None
-    reference = getattr(backend, "file", None) == REFERENCE
+    reference = getattr(backend, "file", None) == dispatch.REFERENCE
     assert reference or backend.priority > 0, "only the reference comes last"
-    for name in functions_of(backend):
+    for name in dispatch.functions_of(backend):
         if name not in SAMPLES and name not in own:
             near = difflib.get_close_matches(name, SAMPLES, n=1)
             meant = f"is {near[0]!r} meant? Else " if near else ""
@@ -140,7 +133,7 @@ def _check_operation(
     name: str, samples: Samples, device: str, threads: int, rtol: float, atol: float
 ) -> None:
     """Compare an operation with its specification on all samples, and with itself in several threads."""
-    public = OPERATIONS[name]
+    public = dispatch.OPERATIONS[name]
     outputs = _outputs(public.specification)  # type: ignore[attr-defined]
     alone = []
     for label, arguments in samples():
@@ -183,7 +176,9 @@ def _run(name: str, sample: Sample, device: str) -> list[Any] | None:
     label, arguments = sample
     try:
         with kernels.use(f"{_NAME}@{_OWNER}"):
-            return _arrays(OPERATIONS[name](*(_to_device(each, device) for each in arguments)))
+            return _arrays(
+                dispatch.OPERATIONS[name](*(_to_device(each, device) for each in arguments))
+            )
     except kernels.UnsupportedShape:
         return None
     except Exception as error:
