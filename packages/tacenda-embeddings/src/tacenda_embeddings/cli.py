@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,22 +118,23 @@ def fit(
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
     start = time.process_time()
-    fits = [embedder.fit for embedder, _ in members]
     if scheduler is not None:
         from tacenda.dask.corpus import check_model
         from tacenda_embeddings import LDS, dask
 
         for embedder, _ in members:  # before the text is read
             check_model(embedder, LDS)
-        fits = [partial(dask.fit, embedder) for embedder, _ in members]
     with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
             held_out = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
             fit_options["valid"] = held_out
         typer.echo(f"text read: {time.process_time() - start:.1f} CPU seconds", err=True)
-        for fit_member, (embedder, part) in zip(fits, members, strict=True):
+        for embedder, part in members:
             start = time.process_time()
-            fit_member(corpus, **fit_options)
+            if scheduler is None:
+                embedder.fit(corpus, **fit_options)
+            else:
+                dask.fit(embedder, corpus)
             embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
             cost = _save_rounded(embedder, output / part, precision)
             typer.echo(

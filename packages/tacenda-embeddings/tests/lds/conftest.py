@@ -61,10 +61,9 @@ def messages_of():
     def parts(smoother, sentences, exact_ends=True):
         offsets = np.cumsum([0, *map(len, sentences)])
         ids = np.concatenate([*sentences, np.empty(0, int)]).astype(np.int64)
-        ends = smoother.find_ends(ids, offsets) if exact_ends else None
         h = smoother.states
         contexts = np.zeros((len(ids), 2 * h), np.float32)
-        past, future = ends or (None, None)
+        past, future = smoother.find_ends(ids, offsets) if exact_ends else (None, None)
         smoother._forward.scan(ids, offsets, past, contexts)
         smoother._backward.scan(ids, offsets, future, contexts)
         past, future = (

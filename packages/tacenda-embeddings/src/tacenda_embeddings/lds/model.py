@@ -52,8 +52,6 @@ from tacenda_embeddings.lds.smoother import (
     stable,
 )
 
-_MEMORY_ADVICE = "fewer tokens at a time (batch_tokens in spaCy)"
-
 
 class FittedLDS(TwoSided):
     """The smoother of a fitted model, and its parameters in whitened coordinates."""
@@ -328,7 +326,8 @@ class LDS(Estimator):
             device = str(first.device)
             if device == "cpu":  # use NumPy arrays that share the tensors' memory
                 arrays = to_numpy(first) if is_single else list(map(to_numpy, arrays))
-        with devices.out_of_memory(self.settings, _MEMORY_ADVICE):
+        advice = "fewer tokens at a time (batch_tokens in spaCy)"
+        with devices.out_of_memory(self.settings, advice):
             recipe, smoother = self._prepare(output, device)
             words = _check_ids(ids, offsets, len(smoother.table))
             width = smoother.states * WIDTHS[recipe.output]

@@ -159,13 +159,6 @@ class Recipe(NamedTuple):
     exact_ends: bool = True  # whether the unobserved words outside a sequence are integrated out
 
 
-class Ends(NamedTuple):
-    """The messages that enter every sequence from outside, (sequences, states), in the bases of the scans."""
-
-    past: Float32Array
-    future: Float32Array
-
-
 class Smoother:
     """Inference with the matrices of a fitted model, whose rows are divided by a ``power`` of their norms.
 
@@ -208,7 +201,7 @@ class Smoother:
         with_ends = recipe.exact_ends and output not in _WITHOUT_FUTURE
         max_sequences, max_tokens = _CPU_BLOCK if self.device == "cpu" else _DEVICE_BLOCK
         longest = min(max(int(np.diff(offsets).max(initial=0)), max_tokens), len(ids))
-        contexts = zeros((longest if output != "own" else 0, 2 * h), self.table)
+        scratch = zeros((longest if output != "own" else 0, 2 * h), self.table)
         rows = zeros((longest, h * WIDTHS[output]), self.table)
         is_single = hasattr(arrays, "shape")
         to_host = isinstance(arrays if is_single else next(iter(arrays), None), np.ndarray)
@@ -216,14 +209,14 @@ class Smoother:
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
-            past, future = zeros((2, last - first, h), self.table)
+            ends = zeros((2, last - first, h), self.table)
             if with_ends:
-                past, future = self.find_ends(words, group)
+                ends = self.find_ends(words, group)
             for i, j in runs(group, max_tokens):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
-                ends = Ends(past[i:j], future[i:j])
-                self._compose(recipe, words[group[i] : group[j]], cuts, ends, contexts, vectors)
+                block = words[group[i] : group[j]]
+                self._compose(recipe, block, cuts, ends[:, i:j], scratch, vectors)
                 if to_host:
                     vectors = to_numpy(vectors)
                 if is_single:
@@ -234,18 +227,18 @@ class Smoother:
                     array[...] = vectors[start:stop]
 
     def _compose(
-        self, recipe: Recipe, ids: Array, offsets: Integers, ends: Ends, contexts: Array, out: Array
+        self, recipe: Recipe, ids: Array, offsets: Integers, ends: Array, scratch: Array, out: Array
     ) -> None:
-        """Fill ``out`` (tokens, width) with the vectors of some sequences; ``contexts`` is scratch space."""
+        """Fill ``out`` (tokens, width) with the vectors of some sequences; overwrite ``scratch``."""
         output, h = recipe.output, self.states
         own = self.table[ids]  # a new array
         # past and future next to each other, in their own bases
-        contexts = contexts[: len(ids)]
+        contexts = scratch[: len(ids)]
         past, future = contexts[:, :h], contexts[:, h:]
         if output != "own":
-            self._forward.scan(ids, offsets, ends.past, contexts)
+            self._forward.scan(ids, offsets, ends[0], contexts)
         if output not in _WITHOUT_FUTURE:
-            self._backward.scan(ids, offsets, ends.future, contexts)
+            self._backward.scan(ids, offsets, ends[1], contexts)
         if output == "own":
             out[:] = own
         elif output == "filtered":
@@ -269,11 +262,11 @@ class Smoother:
             out += own
         unit_rows(out)
 
-    def find_ends(self, ids: Array, offsets: Integers) -> Ends:
-        """Return the messages from the unobserved words outside every packed sequence, exactly.
+    def find_ends(self, ids: Array, offsets: Integers) -> Array:
+        """Return the exact messages from the unobserved words outside every packed sequence, (2, sequences, states).
 
-        With a_n and b_1 the sums at the ends of a sequence of n tokens, both started from zero, each message depends on
-        the other one, which has passed through the sequence:
+        They are past and future, in the bases of the two scans. With a_n and b_1 the sums at the ends of a sequence of
+        n tokens, both started from zero, each message depends on the other one, which has passed through the sequence:
 
             future = R (a_n + F'^{n-1} past)       R, L: ``right_end`` and ``left_end``
             past   = L (b_1 + J^{n-1} future)
@@ -298,8 +291,9 @@ class Smoother:
                 y[i:j, rows] += y[i:j] @ matrix
         future: Float32Array = y @ self._R_T
         past += self._backward.power(future, between) @ self._L_T
-        given_order = to_device(np.argsort(order), self.device)
-        return Ends(past[given_order], future[given_order])
+        ends = zeros((2, len(order), self.states), past)
+        ends[0, by_length], ends[1, by_length] = past, future
+        return ends
 
     def _compute_echo(self, n: int) -> tuple[Array, Array]:
         """Return rows and a matrix such that (I - Y_n)^{-1} y is y with ``y[rows] += y @ matrix``.
