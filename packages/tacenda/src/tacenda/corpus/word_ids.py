@@ -42,8 +42,6 @@ _BLOCKS_AHEAD: Final = 3  # blocks per process that are read in advance
 
 #: Provisional ids of the tokens of a block, and the length of each of its sentences.
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
-#: Distinct strings of a block, and their places in it and its lengths, as one process sends it.
-_LocalBlock = tuple[list[str], NDArray[np.int32], NDArray[np.int64]]
 
 
 class Selecting(TypedDict, total=False):
@@ -249,7 +247,7 @@ def _encode_in_processes(
     try:
         with ProcessPoolExecutor(processes, context, _start_worker, (tokenizer,)) as pool:
             futures = (pool.submit(_encode_in_worker, lines) for lines in blocks)
-            for words, ids, lengths in results_in_order(futures, _BLOCKS_AHEAD * processes + 1):
+            for words, (ids, lengths) in results_in_order(futures, _BLOCKS_AHEAD * processes + 1):
                 table = np.fromiter(map(types.__getitem__, words), np.int32, len(words))
                 yield table[ids], lengths
     except BrokenProcessPool as error:
@@ -291,8 +289,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _encode_in_worker(lines: list[str]) -> _LocalBlock:
+def _encode_in_worker(lines: list[str]) -> tuple[list[str], CodedBlock]:
+    """Return the distinct strings of a block of lines, and the block with their places as ids."""
     assert _tokenizer is not None
     types = Types()
-    ids, lengths = encode_block(list(map(_tokenizer, lines)), types)
-    return list(types), ids, lengths
+    coded = encode_block(list(map(_tokenizer, lines)), types)
+    return list(types), coded
