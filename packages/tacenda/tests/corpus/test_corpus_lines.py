@@ -179,7 +179,6 @@ def test_a_truncated_archive_is_an_error(write_file, compress, kind):
         (Path("a text that is no path\n" * 50), "there is no file 'a text"),
         (Path("nul\0byte"), r"'nul\\x00byte' cannot name a file"),
     ],
-    ids=["directory", "missing", "text", "NUL"],
 )
 def test_a_path_that_is_no_file_is_named(path, said):
     for source in (path, [path]):

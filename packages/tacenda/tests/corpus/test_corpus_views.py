@@ -133,9 +133,7 @@ def test_sentences_are_indexed_from_both_ends():
 def test_wrong_sizes_are_refused(wrong):
     corpus = corpus_of([2])
     for use in (corpus.blocks, corpus.stream, corpus.head):
-        with pytest.raises(
-            CorpusError, match=f"is {wrong!r}; it must be a whole number of at least 1"
-        ):
+        with pytest.raises(CorpusError, match=f"is {wrong!r}; .* whole number of at least 1"):
             next(iter(use(wrong)))
 
 

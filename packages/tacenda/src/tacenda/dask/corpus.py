@@ -261,10 +261,8 @@ def _choose_vocabulary(
     """Choose the vocabulary of tokenized partitions, and warn of doubtful text."""
     holders = find_holders(client, coded)
     total = add_in_tree([delayed(_tally)(each) for each in coded], _add_tallies, holders)
-    chosen: tuple[Vocabulary, str | None] = compute(
-        client, delayed(_choose)(total, choices, tokenizer)
-    )
-    vocabulary, warning = chosen
+    vocabulary: Vocabulary
+    vocabulary, warning = compute(client, delayed(_choose)(total, choices, tokenizer))
     if warning is not None:
         warn(warning)
     if choices.oov != "learned":
