@@ -117,25 +117,20 @@ def fit_word_vectors(
         on_divergence="return",
     )
     source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
-    threads = torch.get_num_threads()
     # an LSTM draws from torch's own generator when it is created, which is restored afterwards
     own_random_state = torch.random.fork_rng(devices=[])
     memory = devices.out_of_memory(settings, _MEMORY_ADVICE)
-    with own_random_state, memory, full_precision(device):
-        try:
-            torch.set_num_threads(settings.threads or threads)
-            initial = start.words, start.morphemes
-            trainer = Trainer(
-                settings, start.inventory, counts, initial, source.n_streams, held_out, device
-            )
-            identity = partial(_identify, settings, start, held_out)
-            history = fitting.fit(trainer, source, loop, run, identity)
-            if advanced.refit_morphemes and settings.epochs > 0:
-                _refit_morphemes(trainer, start, counts > 0)
-            figure = _measure_bound(trainer, history)
-            words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
-        finally:
-            torch.set_num_threads(threads)
+    with own_random_state, memory, full_precision(device), _use_threads(settings.threads):
+        initial = start.words, start.morphemes
+        trainer = Trainer(
+            settings, start.inventory, counts, initial, source.n_streams, held_out, device
+        )
+        identity = partial(_identify, settings, start, held_out)
+        history = fitting.fit(trainer, source, loop, run, identity)
+        if advanced.refit_morphemes and settings.epochs > 0:
+            _refit_morphemes(trainer, start, counts > 0)
+        figure = _measure_bound(trainer, history)
+        words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
     return WordVectorFit(start.inventory, words, morphemes, counts > 0, history, figure)
 
 
@@ -191,6 +186,17 @@ def full_precision(device: str) -> Iterator[None]:
     finally:
         for switch in before:
             setattr(*switch)
+
+
+@contextmanager
+def _use_threads(n: int | None) -> Iterator[None]:
+    """Let torch use n threads, or as many as it does if n is None, and restore their number afterwards."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(n or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _measure_bound(trainer: Trainer, history: History) -> dict[str, Any]:
