@@ -28,6 +28,7 @@ _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no informati
 _MIN_PAIRS = 100  # fewer are too few to judge density
 _MIN_FRAME_ROWS = 10  # fewer are too few to judge whether a data frame is wide
 _MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
+_MAX_DISTINCT_PAIRS = 0.9  # of the rows of a pivot table, whose first two columns are ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
@@ -332,36 +333,38 @@ def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     """Raise DataError for a data frame with a row per user and a column per item; ``columns`` are its first three.
 
-    A column named item or rating tells it from one. The second and third columns of a pivot table hold numbers alone.
-    Its column labels have a name, or are ids of items that are not text. A pivot table that was read from a file has no
-    such labels. Its second and third columns hold ratings alone, and its first column holds ratings too, or another
-    user in every row.
+    A frame with a column named item or rating is a list of ratings. Otherwise the second and third columns of a pivot
+    table hold numbers alone, and its labels or its values tell that the numbers are ratings.
     """
     labels = getattr(data, "columns", ())
     texts = [str(label) for label in labels]
     if any(place_of(name, texts) is not None for name in NAMES[1:]):
         return
-    numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
-    wide = getattr(labels, "name", None) is not None
-    # small numbers may count columns instead, as in a file without a header
-    wide |= len(numbered) == 3 and not set(numbered) <= set(range(_MAX_LIST_COLUMNS))
-    is_long = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
-    if not (wide or is_long) or not all(map(_may_be_rating, chain(*columns[1:]))):
+    numbered = {label for label in list(labels)[:3] if not isinstance(label, str)}
+    # Items, as in a pivot table of pandas; small numbers may count columns instead, as in a file without a header.
+    is_pivot = getattr(labels, "name", None) is not None
+    is_pivot |= len(numbered) == 3 and not numbered <= set(range(_MAX_LIST_COLUMNS))
+    can_tell = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
+    if not (is_pivot or can_tell) or not all(map(_may_be_rating, chain(*columns[1:]))):
         return
-    if not wide:
-        users, items, values = (
-            {x for x in distinct(c, "user") if not is_missing(x)} for c in columns
-        )
-        if items <= values | {0}:
-            pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
-            wide = len(users) == len(columns[0])
-            # in a list of ratings hardly any pair of user and item occurs twice
-            wide |= users <= values | {0} and len(pairs) < 0.9 * len(columns[0])
-    if wide:
+    if is_pivot or _hold_ratings(*columns):
         raise DataError(
             f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
             "rating with the columns user, item and rating, for example with pandas' melt and dropna"
         )
+
+
+def _hold_ratings(*columns: list[Any]) -> bool:
+    """Whether three columns are of a pivot table that was read from a file, and not users, items and ratings.
+
+    All values of the second column are then in the third, too, or zero. The first column has another user in every row,
+    or holds ratings as well, of which many pairs repeat; in a list of ratings hardly any pair does.
+    """
+    first, second, third = ({x for x in distinct(c, "user") if not is_missing(x)} for c in columns)
+    if not second <= third | {0}:
+        return False
+    n, pairs = len(columns[0]), set(zip(*(map(str, one) for one in columns[:2]), strict=True))
+    return len(first) == n or (first <= third | {0} and len(pairs) < _MAX_DISTINCT_PAIRS * n)
 
 
 def _may_be_rating(value: Any) -> bool:
