@@ -307,8 +307,7 @@ class Gibbs(Trainer):
         pairs = self._users_of_ratings, ratings.ids
         e = ratings.values - rating_scores(*pairs, x, q, b, c, 0.0)
         errors = to_numpy(e).astype(np.float64) ** 2
-        totals = np.bincount(self.ratings.user_ids, errors, len(self._users))
-        return np.asarray(totals, np.float64)
+        return np.asarray(np.bincount(self.ratings.user_ids, errors, len(self._users)))
 
     def _draw_noise(self, rng: np.random.Generator, squares: Doubles) -> None:
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""

@@ -96,10 +96,8 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
             )
         settings: Any = self.config
         if getattr(settings, "random_state", 0) is None:
-            drawn = 0
-            if options.rng is not None:
-                drawn = int(options.random_generator().integers(2**31 - 1))
-            settings = replace(settings, random_state=drawn)
+            drawn = 0 if options.rng is None else options.random_generator().integers(2**31 - 1)
+            settings = replace(settings, random_state=int(drawn))
         if getattr(settings, "rated", None) is not None:
             pairs = SideInfo((str(user), str(item)) for user, item in settings.rated.pairs)
             settings = replace(settings, rated=pairs)

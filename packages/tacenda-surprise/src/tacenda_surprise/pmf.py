@@ -412,9 +412,8 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
         errors = (ratings.values[span] - scores).astype(np.float64) ** 2
         squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
         squares[1][:] += np.bincount(items, errors, ratings.n_items)
-    counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
-    users_too, items_too = map(Sizes, counts, squares)
-    return users_too, items_too
+    n_users, n_items = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
+    return Sizes(n_users, squares[0]), Sizes(n_items, squares[1])
 
 
 def solve_user(

@@ -105,14 +105,8 @@ def cross_validate_conditional(
                 f"{name!r} is not a measure of surprise.accuracy: give a list of names, such as ['rmse', 'mae']"
             )
     folds = Parallel(n_jobs=n_jobs, pre_dispatch=pre_dispatch)(
-        delayed(fit_and_score)(
-            _with_test_pairs(algo, trainset, testset),
-            trainset,
-            testset,
-            names,
-            return_train_measures,
-        )
-        for trainset, testset in get_cv(cv).split(data)
+        delayed(fit_and_score)(_with_test_pairs(algo, *fold), *fold, names, return_train_measures)
+        for fold in get_cv(cv).split(data)
     )
     tests, trains, fit_times, test_times = zip(*folds, strict=True)
     results: dict[str, Any] = {

@@ -56,9 +56,8 @@ class FitData(NamedTuple):
         if isinstance(data, FitData):
             return data
         if isinstance(data, Ratings):
-            users: Any = data.users.by_raw
-            items: Any = data.items.by_raw
-            return cls(data, None, users, items, data.n_users, data.mean if data else 0.0)
+            by_raw: tuple[Any, Any] = data.users.by_raw, data.items.by_raw
+            return cls(data, None, *by_raw, data.n_users, data.mean if data else 0.0)
         found = data if isinstance(data, Trainset) else as_trainset(data, scale)
         ids = found._raw2inner_id_users, found._raw2inner_id_items
         mean = found.global_mean if found.n_ratings else 0.0

@@ -162,7 +162,7 @@ class Given(NamedTuple):
         cls,
         uid: Hashable | None,
         ratings: Mapping[Any, float],
-        rated: Iterable[Any],
+        rated: Sequence[Any],
         items: Mapping[Any, int],
         scale: tuple[float, float],
     ) -> Given:
@@ -170,7 +170,6 @@ class Given(NamedTuple):
 
         Raises DataError for a rating that is not a number or off the scale, and for a missing item id.
         """
-        rated = list(rated)
         check_ids([*ratings, *rated], "item")
         low, high = scale
         for item, value in ratings.items():
