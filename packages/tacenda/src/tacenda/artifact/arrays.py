@@ -117,11 +117,6 @@ def decode(data: bytes) -> dict[str, Array]:
 
 
 def read(path: Path) -> dict[str, Array]:
-    """Read the arrays of a safetensors file, each into separate memory, so that the file may be removed."""
-    return {name: np.array(array) for name, array in read_mapped(path).items()}
-
-
-def read_mapped(path: Path) -> dict[str, Array]:
     """Return the arrays of a safetensors file as read-only memory maps; only its header is read."""
     arrays: dict[str, Array] = {}
     try:

@@ -322,11 +322,12 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
     for name, member in manifest.files.items():
         is_mapped = name.startswith("mapped-")
         _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED_BYTES)
+        some = named_arrays.read(folder / name)
         if is_mapped:
-            files.append(named_arrays.read_mapped(folder / name))
-            mapped.update(files[-1])
-        else:
-            files.append(named_arrays.read(folder / name))
+            mapped.update(some)
+        else:  # copied, so that the file may be removed
+            some = {name: np.array(array) for name, array in some.items()}
+        files.append(some)
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
