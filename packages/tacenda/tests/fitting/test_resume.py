@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, Trainer
 from tacenda.fitting.trainer import pack, unpack
 
@@ -135,6 +136,14 @@ def test_generators_of_every_kind_go_on_where_they_were(kind):
     np.testing.assert_array_equal(
         other.integers(9, size=5, dtype=np.int32), rng.integers(9, size=5, dtype=np.int32)
     )
+
+
+@pytest.mark.parametrize("part", [3, np.float64(3), [1, 2], None, np.random.RandomState(0)])
+def test_a_part_that_could_not_be_put_back_is_not_saved(part):
+    trainer = Trainer()
+    trainer.learned, trainer.rest = {"x": np.zeros(2)}, {"outer": {"inner": part}}
+    with pytest.raises(ConfigurationError, match="a trainer cannot restore"):
+        trainer.state()
 
 
 @pytest.mark.parametrize("other", [("Adagrad", ()), ("Adam", (1,)), ("Adam", (2, 2))])

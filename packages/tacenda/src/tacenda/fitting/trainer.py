@@ -169,7 +169,10 @@ def is_plausible(state: State, unit: float = 1.0) -> bool:
 
 
 def pack(part: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part by name, "outer/inner" where parts are nested; those of the CPU are not copied."""
+    """Return the arrays of a part by name, "outer/inner" where parts are nested; those of the CPU are not copied.
+
+    Raises ConfigurationError for a part that `unpack` could not change in place, such as a number.
+    """
     if isinstance(part, Mapping):
         inner = ((name, key, array) for name in part for key, array in pack(part[name]).items())
         return {f"{name}/{key}" if key else name: array for name, key, array in inner}
@@ -188,7 +191,14 @@ def pack(part: Any) -> dict[str, NDArray[Any]]:
             return pack(given)
         if isinstance(part, torch.Generator):
             return {"": part.get_state().numpy()}
-    return dict(part.state()) if hasattr(part, "state") else {"": np.asarray(to_numpy(part))}
+    if hasattr(part, "state"):
+        return dict(part.state())
+    if not (hasattr(part, "dtype") and hasattr(part, "__setitem__")):
+        raise ConfigurationError(
+            f"a trainer cannot restore {part!r:.80}: keep it in an array that `step` changes in place, or use a "
+            "generator of numpy"
+        )
+    return {"": np.asarray(to_numpy(part))}
 
 
 def unpack(part: Any, saved: State) -> None:
