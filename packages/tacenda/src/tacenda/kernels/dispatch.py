@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -126,6 +127,7 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
     found = resolved.get((operation, kind, chosen.get(), plugins.generation))
     best, try_others = found or choose(operation, kind)
 
+    @wraps(best)
     def run(*args: Any) -> Any:
         try:
             return best(*args)
