@@ -237,6 +237,8 @@ class Segmenter:
     name: ClassVar[str]
     #: Whether the pieces of a word overlap, as n-grams do; otherwise each letter belongs to one piece.
     overlaps: ClassVar[bool] = False
+    #: A letter before every word, so that pieces that begin a word are pieces of their own.
+    begin: ClassVar[str] = ""
 
     def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
         self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
@@ -251,12 +253,13 @@ class Segmenter:
 
         Adjacent letters that no piece covers become one unknown piece.
         """
-        trie = self._trie
-        return [find_best_pieces(word, trie, LETTER_LOG_PROB)[0] for word in self._mark(words)]
-
-    def _mark(self, words: Sequence[str]) -> list[str]:
-        """Return the letters of words that are segmented."""
-        return [_shorten(word) for word in words]
+        trie, begin = self._trie, self.begin
+        marked = (begin + _shorten(word) if word else "" for word in words)
+        found = [find_best_pieces(word, trie, LETTER_LOG_PROB)[0] for word in marked]
+        # the mark alone is no morpheme
+        return [
+            pieces[1:] if len(pieces) > 1 and pieces[0] == begin else pieces for pieces in found
+        ]
 
     @cached_property
     def _trie(self) -> Trie:
@@ -446,6 +449,7 @@ class UnigramSegmenter(Segmenter):
     """
 
     name = "unigram"
+    begin = BEGIN
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
@@ -455,14 +459,6 @@ class UnigramSegmenter(Segmenter):
         log_probs = _fit_pieces(lattice, pieces, is_letter, n_morphemes)
         kept = np.flatnonzero(np.isfinite(log_probs)).tolist()
         return cls([pieces[i] for i in kept], log_probs[kept].tolist())
-
-    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        found = super().segment(words)
-        # `BEGIN` alone is no morpheme
-        return [p[1:] if len(p) > 1 and p[0] == BEGIN else p for p in found]
-
-    def _mark(self, words: Sequence[str]) -> list[str]:
-        return [BEGIN + _shorten(word) if word else "" for word in words]
 
 
 def _collect_candidates(
