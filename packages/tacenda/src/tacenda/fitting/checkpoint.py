@@ -29,6 +29,7 @@ Resume = bool | Literal["auto"]
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
 _ARRAY_FILE = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
@@ -158,7 +159,7 @@ class CheckpointFolder:
             }
             best = arrays.get("best")
             return Checkpoint(manifest["identity"], manifest["progress"], arrays["state"], best)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except _DAMAGE as error:
             raise self._damage_error(f"cannot be read ({describe(error)})") from error
 
     def find(self, resume: Resume) -> Checkpoint | None:
@@ -206,22 +207,13 @@ class CheckpointFolder:
         name = entry["name"]
         if Path(name).name != name or not name.startswith(f"{role}-"):
             raise self._damage_error(f"names a file it may not name: {name!r}")
-        path = self.folder / name
-        try:
-            with reading.open_regular(path) as file:
-                # a file of another size is not read: it may be larger than the memory
-                fits = os.fstat(file.fileno()).st_size == entry["size"]
-                data = file.read() if fits else b""
-        except (OSError, ValueError) as error:
-            raise self._damage_error(
-                f"names {name}, which cannot be read ({describe(error)})"
-            ) from error
+        with reading.open_regular(self.folder / name) as file:
+            # a file of another size is not read: it may be larger than the memory
+            fits = os.fstat(file.fileno()).st_size == entry["size"]
+            data = file.read() if fits else b""
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise self._damage_error(f"names {name}, whose contents are not those that were saved")
-        try:
-            return dict(load(data))
-        except SafetensorError as error:
-            raise self._damage_error(f"names {name}, which is not a safetensors file") from error
+        return dict(load(data))
 
     def _damage_error(self, what: str) -> FittingError:
         return FittingError(
