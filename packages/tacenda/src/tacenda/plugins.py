@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -200,9 +199,8 @@ def _explain_claims(
     listed = f"installed are {', '.join(names)}" if names else say_none(kind)
     source = f" of {distribution}" if distribution else ""
     close = difflib.get_close_matches(str(name), names, n=1)
-    hints = [f"did you mean {close[0]!r}?"] if close else []
-    hints += faults()  # such as the group of this very plugin, misspelled
-    rest = "; ".join([listed, *hints])
+    # faults such as the group of this very plugin, misspelled
+    rest = "; ".join([listed, *(f"did you mean {each!r}?" for each in close), *faults()])
     return PluginError(f"there is no plugin {name!r}{source} under tacenda.{kind}: {rest}")
 
 
@@ -401,47 +399,51 @@ def _is_of_kind(kind: str, value: Any) -> bool:
 
 
 def _read_all() -> _Installed:
-    """Read the entry points of all distributions; of two with one name the first on the path counts.
-
-    METADATA is parsed only of those with entry points of ours, many times as fast as parsing it of all.
-    """
-    records: dict[str, list[PluginRecord]] = {}  # by the name of the distribution
+    """Read the entry points of all distributions."""
+    found: list[PluginRecord] = []
     faults: list[str] = []
-    others: dict[str, list[Distribution]] = {}  # without plugins, by the names of their folders
-    for dist in importlib.metadata.distributions():
-        text, damage = _read_entry_points(dist)
-        # NAME-VERSION.dist-info, which no public attribute tells
-        folder = Path(str(getattr(dist, "_path", "?"))).stem
-        folder_name, _, folder_version = folder.partition("-")
-        # a file that begins with no [group] may be ours too
-        if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
-            others.setdefault(canonical(folder_name), []).append(dist)
-            continue
-        name, version = _read_headers(dist)
-        own, key = list[PluginRecord](), canonical(name)
-        if name and (key in records or any(_read_headers(each)[0] for each in others.get(key, ()))):
-            continue
-        if name:
-            records[key] = own
-        else:
-            damage.append("its METADATA is missing or cannot be read")
-            name, version = folder_name, folder_version
+    for name, version, text, damage in _find_distributions():
         # a line that is there twice counts once
         for group, point, target in dict.fromkeys(_parse(text, damage)):
             kind = group.removeprefix("tacenda.")
             if kind in GROUPS and kind != group:
-                own.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
+                found.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
                 faults.append(f"{name}: {_describe_unread(group)}")
         if damage:
-            missing = "its entry points cannot all be read, so plugins may be missing"
-            faults.append(f"{name}: {missing}")
+            faults.append(f"{name}: its entry points cannot all be read, so plugins may be missing")
             shown = "; ".join(damage[:3])
             # a logged warning cannot be turned into an error that ends the search
             _logger.warning(
                 "%s", TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it")
             )
-    return _Installed(list(chain.from_iterable(records.values())), list(dict.fromkeys(faults)))
+    return _Installed(found, list(dict.fromkeys(faults)))
+
+
+def _find_distributions() -> Iterator[tuple[str, str, str, list[str]]]:
+    """Yield name and version of each distribution with plugins, the text of its entry points, and what is damaged.
+
+    Of two with one name, the first on the path counts. METADATA is parsed only of those with entry points of ours, many
+    times as fast as parsing it of all; without it, a distribution has the name of its folder, and no plugins.
+    """
+    seen: set[str] = set()
+    others: dict[str, list[Distribution]] = {}  # without plugins, by the names of their folders
+    for dist in importlib.metadata.distributions():
+        text, damage = _read_entry_points(dist)
+        # NAME-VERSION.dist-info, which no public attribute tells
+        folder_name, _, folder_version = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
+        # a file that begins with no [group] may be ours too
+        if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
+            others.setdefault(canonical(folder_name), []).append(dist)
+            continue
+        name, version = _read_headers(dist)
+        key = canonical(name)
+        if not name:
+            damage.append("its METADATA is missing or cannot be read")
+            yield folder_name, folder_version, "", damage
+        elif key not in seen and not any(_read_headers(each)[0] for each in others.get(key, ())):
+            seen.add(key)
+            yield name, version, text, damage
 
 
 def _read_entry_points(dist: Distribution) -> tuple[str, list[str]]:
