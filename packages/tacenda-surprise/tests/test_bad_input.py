@@ -216,11 +216,6 @@ def test_ids_that_are_tuples_come_back_as_they_are(make, fitted):
     assert all(isinstance(iid, tuple) and iid[0] == "item" for (iid, _) in best[3, "x"])
 
 
-def test_text_in_the_place_of_a_list_is_refused():
-    with pytest.raises(DataError, match=r"^\('ab',\) is not a pair"):
-        SideInfo([("ab",)])
-
-
 def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):
     """Surprise asks for an unknown user by the text of the id alone."""
     algo = make().fit(trainset)

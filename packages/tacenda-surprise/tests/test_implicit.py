@@ -208,7 +208,8 @@ def test_quality_of_lists_without_a_place_is_refused(n):
     ("data", "message"),
     [
         ([], "nobody has chosen anything"),
-        (["ab"], "is not a pair"),
+        (["ab"], "^'ab' is not a pair"),
+        ([("ab",)], r"^\('ab',\) is not a pair"),
         ([("ann", None)], "missing"),
         (7, "7 is no list of pairs; give"),
         ("ab", "'ab' is no list of pairs; give"),
