@@ -94,27 +94,20 @@ def test_a_state_of_other_words_is_refused(name, words):
 @pytest.mark.parametrize("name", MODELS)
 def test_missing_states_and_lists_of_texts_are_refused(name):
     model, ragged = fitted(name), [[1, 2], [1]]
-    for use in (
-        lambda: model.score_from(None, np.array([1, 2])),
-        lambda: model.log_prob([None], [1]),
-        lambda: model.log_probs([model.start(), None]),
+    one, two = [model.start()], [model.start()] * 2
+    for use, message in (
+        (lambda: model.score_from(None, np.array([1, 2])), "the state is None: give model"),
+        (lambda: model.log_prob([None], [1]), "the state is None: give model"),
+        (lambda: model.log_probs([*one, None]), "the state is None: give model"),
+        (lambda: model.log_prob(None, [1]), "give a list of states"),
+        (lambda: model.log_prob(*one, [1]), "give a list of states"),
+        (lambda: model.log_probs(*one), "give a list of states"),
+        (lambda: model.log_prob(two, ragged), "not lists of different lengths"),
+        (lambda: model.score_from(*one, ragged), "not lists of different lengths"),
+        (lambda: model.score_corpus(ragged, [0, 2]), "not lists of different lengths"),
+        (lambda: list(model.distributions(ragged, [0, 2])), "not lists of different lengths"),
     ):
-        with pytest.raises(DataError, match="the state is None: give model"):
-            use()
-    for use in (
-        lambda: model.log_prob(None, [1]),
-        lambda: model.log_prob(model.start(), [1]),
-        lambda: model.log_probs(model.start()),
-    ):
-        with pytest.raises(DataError, match="give a list of states"):
-            use()
-    for use in (
-        lambda: model.score_from(model.start(), ragged),
-        lambda: model.score_corpus(ragged, [0, 2]),
-        lambda: model.log_prob([model.start()] * 2, ragged),
-        lambda: list(model.distributions(ragged, [0, 2])),
-    ):
-        with pytest.raises(DataError, match="not lists of different lengths"):
+        with pytest.raises(DataError, match=message):
             use()
 
 

@@ -40,6 +40,16 @@ _MAX_COORDINATE = 1e9  # so that no square is infinite in float32
 _N_COMMON_WORDS = 500  # the contexts after each of them give the scale of distances
 
 
+def _decay(default: float, remark: str) -> Any:
+    doc = f"factor of the weight of a word for every word read since; {remark}"
+    return option(default, doc, above=0, at_most=1)
+
+
+def _prior_words(default: float, where: str) -> Any:
+    doc = f"weight of the frequencies of words in the training text, in words {where}"
+    return option(default, doc, at_least=1e-6, at_most=1e9)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _CacheSettings(Settings):
     """Options of both caches."""
@@ -51,19 +61,8 @@ class _CacheSettings(Settings):
 class UnigramCacheSettings(_CacheSettings):
     """Settings of `UnigramCache`."""
 
-    decay: float = option(
-        0.99,
-        "factor of the weight of a word for every word read since; with 1, all words of the window weigh the same",
-        above=0,
-        at_most=1,
-    )
-    prior_words: float = option(
-        1.0,
-        "weight of the frequencies of words in the training text, in words just read; before the first word, only they "
-        "count",
-        at_least=1e-6,
-        at_most=1e9,
-    )
+    decay: float = _decay(0.99, "with 1, all words of the window weigh the same")
+    prior_words: float = _prior_words(1.0, "just read; before the first word, only they count")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +76,8 @@ class NeuralCacheSettings(_CacheSettings):
         at_least=0,
         at_most=1e3,
     )
-    decay: float = option(
-        1.0,
-        "factor of the weight of a word for every word read since; 1 in the paper",
-        above=0,
-        at_most=1,
-    )
-    prior_words: float = option(
-        0.5,
-        "weight of the frequencies of words in the training text, in words read in the same context",
-        at_least=1e-6,
-        at_most=1e9,
-    )
+    decay: float = _decay(1.0, "1 in the paper")
+    prior_words: float = _prior_words(0.5, "read in the same context")
     hlbl: Group[HLBLSettings] = group(
         HLBLSettings,
         "options of the `HLBL` that ``fit`` fits, unless ``over`` was given another model",

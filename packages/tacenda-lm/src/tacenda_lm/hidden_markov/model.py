@@ -23,6 +23,7 @@ from tacenda_lm.sequences import (
     check_sequences,
     check_states,
     check_step,
+    encode_sentences,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
@@ -172,8 +173,7 @@ class HiddenMarkov(LanguageModel):
 
     def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
         """Return p(state | sentence) for every word; with ``eos`` the sentence ends, and ``</s>`` is the last word."""
-        ids = self._ids(sentence, eos)
-        words, cuts = self._sentences(ids, np.array([0, len(ids)]))
+        words, cuts = self._sentences(*self._encode(sentence, eos))
         probabilities = np.empty((len(words), self.tables.k), np.float32)
         for tokens, forward in self.tables.passes(words, cuts):
             probabilities[tokens] = forward.states
@@ -196,8 +196,7 @@ class HiddenMarkov(LanguageModel):
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
-        ids = self._ids(sentence, eos)
-        return self.state_path(ids, np.array([0, len(ids)]))
+        return self.state_path(*self._encode(sentence, eos))
 
     def state_path(self, ids: Integers, offsets: Integers) -> npt.NDArray[np.int64]:
         """Return the most probable path of every sentence of a text: int64 (tokens,)."""
@@ -230,9 +229,8 @@ class HiddenMarkov(LanguageModel):
             path[t - 1] = came_from[t, path[t]]
         return path + classes * k
 
-    def _ids(self, sentence: str | Sequence[str], eos: bool) -> Ids:
-        ids = np.asarray(self.vocabulary.encode(self._tokens(sentence)), np.int32)
-        return np.append(ids, np.int32(self.vocabulary.boundary_id)) if eos else ids
+    def _encode(self, sentence: str | Sequence[str], eos: bool) -> tuple[Ids, Offsets]:
+        return encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
 
     # -- saved models ------------------------------------------------------------------------------
 

@@ -127,14 +127,13 @@ class _LazyVocabulary(Vocabulary):
 
 
 class _StringScorer(NamedTuple):
-    """Everything that strings are scored with, for one table, tokenizer and module of look-ups."""
+    """Everything that strings are scored with, for one table and tokenizer, by one module of look-ups."""
 
     table: Table
     tokenizer: Any
-    module: str
-    words: WordTable
     score_line: Callable[..., tuple[float, bool]]
     measure_line: Callable[..., tuple[float, float, float, int, int]]
+    words: WordTable
     arguments: tuple[Any, ...]  # the first ones of both functions
 
 
@@ -489,21 +488,14 @@ class KneserNey(LanguageModel):
         """Return the scorer for strings of some ``n_words``; None if words are changed before they are looked up."""
         scorer, tokenizer = self._scorer, self.fitted_on.get("tokenizer")
         module = lookups(n_words, strings=True)
-        if scorer is not None and scorer[:3] == (self.learned, tokenizer, module.__name__):
+        if scorer is not None and scorer[:3] == (self.learned, tokenizer, module.score_line):
             return scorer
         vocabulary, table = self.vocabulary, self.table
         if vocabulary.oov != "single" or any(vars(vocabulary.normalization).values()):
             return None
         words = module.WordTable(vocabulary, tokenizer == ASCII_WHITESPACE)
-        self._scorer = _StringScorer(
-            table,
-            tokenizer,
-            module.__name__,
-            words,
-            module.score_line,
-            module.measure_line,
-            (words.words, *table.arguments),
-        )
+        functions, arguments = (module.score_line, module.measure_line), table.arguments
+        self._scorer = _StringScorer(table, tokenizer, *functions, words, (words.words, *arguments))
         return self._scorer
 
     # -- whole texts -------------------------------------------------------------------------------
