@@ -26,7 +26,7 @@ class IdIndex:
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
-        self.raw: NDArray[np.str_] = _as_strings(raw, what)
+        self.raw: NDArray[np.str_] = _as_strings(_unpack(raw), what)
         self.what = what
         values, counts = np.unique(self.raw, return_counts=True)
         if len(values) != len(self.raw):
@@ -86,7 +86,6 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 
 
 def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
-    raw = _unpack(raw)
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
     ids = [
