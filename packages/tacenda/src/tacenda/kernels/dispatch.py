@@ -149,14 +149,11 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
     loaded, unloaded = _load_backends()
     fitting, skipped = _find_fitting(_select(loaded, unloaded, wanted), operation, kind)
 
-    def check_reference(name: str, reasons: list[str]) -> None:
-        if name == REFERENCE and not wanted:  # what was chosen by name needs no warning
-            _warn_of_reference(operation, reasons, unloaded)
-
     def try_others(declined: UnsupportedShape, *args: Any) -> Any:
         reasons = [*skipped, f"{best}: {declined}"]
         for name, function in others:
-            check_reference(name, reasons)
+            if name == REFERENCE and not wanted:
+                _warn_of_reference(operation, reasons, unloaded)
             try:
                 return function(*args)
             except UnsupportedShape as error:
@@ -170,7 +167,8 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
     if not fitting:
         raise KernelError(_explain(operation, kind, wanted, skipped + unloaded))
     (best, run), *others = fitting
-    check_reference(best, skipped)
+    if best == REFERENCE and not wanted:  # what was chosen by name needs no warning
+        _warn_of_reference(operation, skipped, unloaded)
     if len(resolved) >= _REMEMBERED:
         resolved.clear()
     resolved[key] = run, try_others
@@ -320,5 +318,5 @@ def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) 
     if (operation, why) not in _warned:
         _warned.add((operation, why))
         warnings.warn(
-            f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning, stacklevel=5
+            f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning, stacklevel=4
         )
