@@ -151,9 +151,8 @@ def test_the_kit_finds_an_operation_that_the_backend_does_not_offer(name, more):
 
 def test_the_kit_finds_an_operation_that_nothing_is_known_of():
     misspelled = backend_with(lagged_count=sequences_cpu.lagged_counts)
-    with pytest.raises(
-        AssertionError, match="no operation 'lagged_count': is 'lagged_counts' meant"
-    ):
+    message = "no operation 'lagged_count': is 'lagged_counts' meant"
+    with pytest.raises(AssertionError, match=message):
         check_backend(misspelled)
 
 

@@ -278,9 +278,8 @@ def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_i
     ):
         kernels.resolve("knitting")
     monkeypatch.setenv(dispatch.ENVIRONMENT, "cpu,hihg")
-    with pytest.raises(
-        KernelError, match=r"'hihg' is ready here, as TACENDA_KERNELS=cpu,hihg asks for: choose"
-    ):
+    message = r"'hihg' is ready here, as TACENDA_KERNELS=cpu,hihg asks for: choose"
+    with pytest.raises(KernelError, match=message):
         kernels.resolve("op")
 
 
@@ -329,9 +328,8 @@ def test_an_operation_of_another_module_is_not_replaced():
     def unit_rows(X):
         return X
 
-    with pytest.raises(
-        KernelError, match=f"^tacenda.kernels.shared and {__name__} both define .* unit_rows: ren"
-    ):
+    message = f"^tacenda.kernels.shared and {__name__} both define .* unit_rows: rename one"
+    with pytest.raises(KernelError, match=message):
         kernels.operation(unit_rows)
 
 

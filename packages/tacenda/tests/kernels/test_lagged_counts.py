@@ -82,12 +82,9 @@ def test_overlapping_blocks_sum_to_the_whole(ids, n_lags, cuts):
 @given(st.integers(1, 4), st.integers(0, 9), st.sampled_from([1, 2, 63, 300]), st.booleans())
 def test_merging_is_the_sum_of_matrices(n_parts, rows, vocabulary, exact):
     rng = np.random.default_rng(rows)
-    matrices = [
-        scipy.sparse.random_array((rows, vocabulary), density=0.2, rng=rng, format="csr")
-        for _ in range(n_parts)
-    ]
     parts = []
-    for m in matrices:
+    for _ in range(n_parts):
+        m = scipy.sparse.random_array((rows, vocabulary), density=0.2, rng=rng, format="csr")
         m.sort_indices()
         data = rng.integers(1, 9, m.nnz).astype(np.int32 if exact else np.float32)
         parts.append(Counts(m.indptr.astype(np.int64), m.indices.astype(np.int32), data))

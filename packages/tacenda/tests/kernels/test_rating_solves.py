@@ -47,9 +47,8 @@ def test_the_penalized_error_has_no_slope_at_the_solution(problem, backend, scal
 
 def test_a_row_without_targets_is_its_mean(problem):
     for scaled in (False, True):
-        np.testing.assert_allclose(
-            rating_solves(**problem, scaled=scaled)[1], problem["means"][1], atol=1e-6
-        )
+        found = rating_solves(**problem, scaled=scaled)[1]
+        np.testing.assert_allclose(found, problem["means"][1], atol=1e-6)
 
 
 def test_draws_have_the_moments_of_the_posterior(problem):
@@ -101,10 +100,8 @@ def choices(problem):
 def test_as_many_steps_as_columns_solve_for_choices(choices, backend):
     offsets, ids, table, start, precision, confidence = choices
     targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
-    nothing = np.zeros_like(start)
-    expected = rating_solves(
-        offsets, ids, targets, table, nothing, precision.astype(float), weight=confidence
-    )
+    given = offsets, ids, targets, table, np.zeros_like(start), precision.astype(float)
+    expected = rating_solves(*given, weight=confidence)
     with kernels.use(backend):
         found = ratings.choice_steps(*choices, 3)
         np.testing.assert_array_equal(ratings.choice_steps(*choices, 0), start)

@@ -107,7 +107,6 @@ def test_an_error_names_the_operation_and_its_argument(name, wrong):
 
 @pytest.mark.parametrize("group", [None, 3, (), (np.ones(1),)], ids=str)
 def test_an_error_names_the_operation_and_its_tuple_of_arrays(group):
-    with pytest.raises(
-        KernelError, match=r"^modal_scan: modes must be a Modes of real, pairs, not"
-    ):
+    message = r"^modal_scan: modes must be a Modes of real, pairs, not"
+    with pytest.raises(KernelError, match=message):
         modal_scan(group, np.ones((1, 1)), [0], [0, 1])

@@ -79,9 +79,7 @@ def test_nan_and_infinity_reach_exactly_the_rows_that_use_them():
 
 
 def test_duplicate_indices_are_added():
-    out = sparse_product(
-        np.array([0, 3]), np.array([1, 1, 1]), np.array([1, 2, 4]), np.eye(2, dtype=np.float32)
-    )
+    out = sparse_product([0, 3], [1, 1, 1], [1, 2, 4], np.eye(2, dtype=np.float32))
     np.testing.assert_array_equal(out, [[0.0, 7.0]])
 
 
@@ -93,12 +91,7 @@ def test_duplicate_indices_are_added():
 )
 def test_bad_indices_are_refused_before_memory_is_touched(indices, width):
     with pytest.raises(KernelError, match="row 1 of the sparse operand"):
-        sparse_product(
-            np.array([0, 0, 2, 2]),
-            np.array(indices),
-            np.ones(2, np.float32),
-            np.ones((3, width), np.float32),
-        )
+        sparse_product([0, 0, 2, 2], indices, [1, 1], np.ones((3, width), np.float32))
 
 
 def test_indices_are_refused_where_the_dense_operand_has_no_rows():
@@ -120,12 +113,8 @@ def test_indices_are_refused_where_the_dense_operand_has_no_rows():
     ],
 )
 def test_shapes_that_disagree_are_named(change, message):
-    arguments = {
-        "indptr": np.array([0, 1, 2]),
-        "indices": np.array([0, 1]),
-        "data": np.ones(2, np.float32),
-        "dense": np.ones((2, 2), np.float32),
-    }
+    arguments = {"indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1]}
+    arguments["dense"] = np.ones((2, 2), np.float32)
     with pytest.raises(KernelError, match=message):
         sparse_product(**(arguments | change))
 

@@ -103,11 +103,8 @@ def test_what_is_not_finite_stays_so():
 
 def test_arrays_that_are_not_float32_in_c_order_are_refused_when_a_loop_is_compiled():
     row, factor = np.ones(3, np.float32), np.float32(1)
-    for table in (
-        np.ones((2, 3)),
-        np.ones((3, 2), np.float32).T,
-        np.ones((2, 6), np.float32)[:, ::2],
-    ):
+    single = np.ones((2, 6), np.float32)
+    for table in (np.ones((2, 3)), single.T, single[:, ::2]):
         with pytest.raises(TypingError, match="float32 arrays in C order"):
             combined(table, 0, row, factor, row.copy())
 
