@@ -108,6 +108,7 @@ def _list_taken(prepare: Callable[..., Any], specification: Callable[..., Any]) 
 # microsecond for a step of one row. So code is written for each operation that tests this, as dataclasses write their
 # methods; all other calls take the checks of `tacenda.kernels.machinery.arguments`.
 
+# The sizes are None at first: no condition names the size of an optional array that is not given.
 _QUICK = """\
 def {name}({signature}):
     {sizes} = None
