@@ -1,6 +1,6 @@
 """States that are not of the model they are given to, and lists of states and words that do not fit together."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_a_state_of_other_words_is_refused(name, words):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_missing_states_and_lists_of_texts_are_refused(name):
+def test_states_and_words_that_do_not_fit_together_are_refused(name):
     model, ragged = fitted(name), [[1, 2], [1]]
     one, two = [model.start()], [model.start()] * 2
     for use, message in (
@@ -102,6 +102,10 @@ def test_missing_states_and_lists_of_texts_are_refused(name):
         (lambda: model.log_prob(None, [1]), "give a list of states"),
         (lambda: model.log_prob(*one, [1]), "give a list of states"),
         (lambda: model.log_probs(*one), "give a list of states"),
+        (lambda: model.log_prob(two, [1]), "2 states and 1 words: give one for each"),
+        (lambda: model.log_prob(one, [1, 2]), "1 states and 2 words: give one for each"),
+        (lambda: model.log_prob([], [1]), "0 states and 1 words: give one for each"),
+        (lambda: model.log_prob(one, []), "1 states and 0 words: give one for each"),
         (lambda: model.log_prob(two, ragged), "not lists of different lengths"),
         (lambda: model.score_from(*one, ragged), "not lists of different lengths"),
         (lambda: model.score_corpus(ragged, [0, 2]), "not lists of different lengths"),
@@ -127,11 +131,3 @@ def test_a_neural_cache_refuses_entries_that_are_not_its_own(words, vectors):
     state = State((model.start().value[0], np.array(words, np.int32).tobytes(), vectors))
     assert_refuses(lambda: model.log_probs([state]), DataError, "log_probs")
     assert_refuses(lambda: model.score_from(state, np.array([1])), DataError, "score_from")
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_there_is_a_word_for_each_state(name):
-    model = fitted(name)
-    for states, words in ((2, 1), (1, 2), (0, 1), (1, 0)):
-        score = partial(model.log_prob, [model.start()] * states, np.zeros(words, np.int64))
-        assert_refuses(score, DataError, f"log_prob of {states} states and {words} words")
