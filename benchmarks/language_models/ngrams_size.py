@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import kept, reporting
+from benchmarks import freshness, kept, reporting
 from benchmarks.language_models.scale import corpora
 from benchmarks.reporting import Row, Table, in_process, interleaved, main
 from tacenda import Corpus, datasets
@@ -50,7 +50,8 @@ PROTOCOL = {
 ARPA_PROTOCOL = {
     "text": "the training text, a line a sentence; order 5",
     "seconds": "of the processor, one thread, from the start of a process to its end: text read, counted and "
-    "estimated, ARPA file written; ours with its imports, Python's bytecode and numba's compiled code kept from before",
+    "estimated, ARPA file written; ours with its imports, with Python's bytecode and numba's compiled code kept from "
+    "before, in an environment that has tacenda-lm and what it needs, but none of the libraries of developers",
     "repeats": reporting.TURNS,
     "of lmplz": "the median of the ratios of runs in one turn",
     "lmplz": "-S 1G --skip_symbols",
@@ -168,15 +169,34 @@ def seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def python_of_users() -> Path:
+    """Return the Python of an environment that `pip install tacenda-lm` has made, of the code of today.
+
+    numba imports some libraries wherever they are installed, and coverage, which developers have, is one of them.
+    """
+
+    def make(folder: Path) -> None:
+        environment = folder / "environment"
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        packages = [freshness.ROOT / "packages" / name for name in ("tacenda", "tacenda-lm")]
+        limits = freshness.ROOT / "constraints.txt"
+        pip = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", limits]
+        subprocess.run([*pip, *packages], check=True)
+
+    folder, _ = kept.folder("environment-lm", {"code": kept.whole()}, make)
+    return folder / "environment" / "bin" / "python"
+
+
 def arpa_files(options: Any) -> Iterator[Row]:
     """Time text to ARPA file, each run in a process of its own."""
+    python = python_of_users()
     for data in ("ptb", "wikitext-2"):
         source = datasets.locate(data)["train"]
         with tempfile.TemporaryDirectory() as folder:
             text, arpa = Path(folder, "text"), Path(folder, "arpa")
             packed = source.read_bytes()
             text.write_bytes(lzma.decompress(packed) if source.suffix == ".xz" else packed)
-            commands = {"tacenda": [sys.executable, "-W", "ignore", "-c", FROM_TEXT, text, arpa]}
+            commands = {"tacenda": [python, "-W", "ignore", "-c", FROM_TEXT, text, arpa]}
             if program := shutil.which("lmplz"):
                 flags = ("-o", "5", "-S", "1G", "-T", folder, "--skip_symbols")
                 commands["lmplz"] = [program, *flags, "--text", text, "--arpa", arpa]

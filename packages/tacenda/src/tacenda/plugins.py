@@ -137,7 +137,9 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 
 def faults() -> list[str]:
     """Return a sentence for each distribution whose entry points are unreadable, or in a group that nothing reads."""
-    return list(_read_once().faults)
+    with _lock:
+        records()
+        return [] if _installed is None else list(_installed.faults)
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -321,17 +323,12 @@ def _unknown_kind(kind: str) -> PluginError:
 
 
 def records() -> list[PluginRecord]:
-    """Return what is installed and what was registered."""
-    with _lock:
-        return [*_read_once().records, *(record for record, _ in _registered.values())]
-
-
-def _read_once() -> _Installed:
+    """Return what is installed and what was registered. The metadata is read once."""
     global _installed
     with _lock:
         if _installed is None:
             _installed = _read_all()
-        return _installed
+        return [*_installed.records, *(record for record, _ in _registered.values())]
 
 
 # ---- loading one ----

@@ -100,14 +100,6 @@ class _Compact(Arrays):
     scale: Float64[Array, "types", positive] | None = None  # 1 / m if absent
     d: Float64[Array, "types", named("noise.d")] | None = None
 
-    def left_out(self) -> dict[str, npt.NDArray[Any]]:
-        """Compute the table of inputs (types, states) and the scale (types,)."""
-        scale, mean = self.scale, self.mean
-        if scale is None:
-            scale = 1 / np.where(mean > 0, mean, np.nan)
-        table = _compute_raw_inputs(self.C, self.d, scale, mean) @ self.reading.T
-        return {"table": table.astype(np.float32), "scale": scale}
-
 
 def _compute_raw_inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
     """Return C^T D^{-1} w of the centered and whitened indicator w of every word (types, states).
@@ -440,8 +432,12 @@ class LDS(Estimator):
         n_types = len(arrays["vocabulary.counts"])  # the vocabulary is checked already
         sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
         compact = _Compact.from_arrays(arrays, **sizes) if "reading" in arrays else None
-        if compact is not None:
-            arrays = arrays | compact.left_out()
+        if compact is not None:  # compute what is left out
+            scale, mean = compact.scale, compact.mean
+            if scale is None:
+                scale = 1 / np.where(mean > 0, mean, np.nan)
+            table = _compute_raw_inputs(compact.C, compact.d, scale, mean) @ compact.reading.T
+            arrays = arrays | {"table": table.astype(np.float32), "scale": scale}
         state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted = "N" if noise == "full" else "d"
         if [name for name in ("N", "d") if getattr(state, name) is not None] != [wanted]:

@@ -83,17 +83,34 @@ class Ratings:
                 "give one of each for every rating"
             )
 
-        def refuse(bad: NDArray[np.bool_], fault: str) -> None:
-            """Raise DataError for the first rating of a mask (n_ratings,), if there is one."""
-            if bad.any():
-                at = bad.argmax()
-                pair = f"user {str(users.raw[u[at]])!r} for item {str(items.raw[i[at]])!r}"
-                raise DataError(f"the rating of {pair} is {v[at]:g}{fault}")
+        def name_pair(at: Any) -> str:
+            return f"user {str(users.raw[u[at]])!r} for item {str(items.raw[i[at]])!r}"
 
-        refuse(~np.isfinite(v), "; ratings must be finite")
-        self.scale = low, high = _check_scale(scale, v)
-        is_off = (v < np.float32(low)) | (v > np.float32(high))
-        refuse(is_off, f", off the scale {low:g} to {high:g}; correct the rating or the scale")
+        bad = ~np.isfinite(v)
+        if bad.any():
+            first = bad.argmax()
+            raise DataError(
+                f"the rating of {name_pair(first)} is {v[first]:g}; ratings must be finite"
+            )
+        if scale is None and not len(v):
+            raise DataError("there are no ratings; give at least one, or the scale")
+        ends = (v.min(), v.max()) if scale is None else scale
+        try:
+            low, high = map(float, [ends] if isinstance(ends, str) else ends)
+        except (TypeError, ValueError):
+            raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
+        if not -np.inf < low <= high < np.inf:
+            raise DataError(
+                f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
+            )
+        self.scale = low, high
+        bad = (v < np.float32(low)) | (v > np.float32(high))
+        if bad.any():
+            first = bad.argmax()
+            raise DataError(
+                f"the rating of {name_pair(first)} is {v[first]:g}, off the scale {low:g} to {high:g}; "
+                "correct the rating or the scale"
+            )
         is_after_previous = i[1:] > i[:-1]
         is_after_previous &= u[1:] == u[:-1]
         is_after_previous |= u[1:] > u[:-1]
@@ -272,23 +289,6 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
             f"one of the {index.what} numbers is not in 0 to {len(index) - 1}; renumber them"
         )
     return array.astype(np.int32, copy=False)
-
-
-def _check_scale(scale: Any, values: Values) -> tuple[float, float]:
-    """Return the lowest and the highest rating possible, as floats; for None, those of the values."""
-    if scale is None:
-        if not len(values):
-            raise DataError("there are no ratings; give at least one, or the scale")
-        return float(values.min()), float(values.max())
-    try:
-        low, high = map(float, [scale] if isinstance(scale, str) else scale)
-    except (TypeError, ValueError):
-        raise DataError(f"the rating scale is {scale!r}; give (lowest, highest)") from None
-    if not -np.inf < low <= high < np.inf:
-        raise DataError(
-            f"the rating scale {low:g} to {high:g} is empty or infinite; give (lowest, highest)"
-        )
-    return low, high
 
 
 def _sort_pairs(user_ids: Ints, item_ids: Ints) -> tuple[Offsets, int | None]:

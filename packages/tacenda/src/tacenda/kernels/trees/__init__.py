@@ -71,6 +71,8 @@ class Codes(_Fields):
     n_codes: int
     #: One more than the largest node in the codes; 0 without nodes.
     n_nodes: int
+    #: The node of the first step of all codes; 0 without nodes.
+    root: int
     #: The largest number of codes of a word, and of steps of all codes of a word.
     most: tuple[int, int]
     #: Copies of the arrays on devices, by device, which backends make.
@@ -111,6 +113,7 @@ class Codes(_Fields):
         if not (np.abs(self.signs) == 1).all():
             raise KernelError("a sign is 1 for the left child or -1 for the right one")
         self.n_nodes = int(self.nodes.max()) + 1 if len(self.nodes) else 0
+        self.root = int(self.nodes[0]) if len(self.nodes) else 0
         codes, steps = np.diff(self.word_codes), np.diff(self.code_steps[self.word_codes])
         self.most = int(codes.max(initial=0)), int(steps.max(initial=0))
         return self
@@ -153,11 +156,6 @@ class Codes(_Fields):
                 "or is no node of the tree"
             )
         return found
-
-    @property
-    def root(self) -> int:
-        """The node of the first step of all codes."""
-        return int(self.nodes[0]) if len(self.nodes) else 0
 
 
 class Step(NamedTuple):
