@@ -3,11 +3,12 @@
     python -m benchmarks.check_figures            # some of every page: 20 minutes on two cores
     python -m benchmarks.check_figures --quick    # what takes seconds; continuous integration runs it
     python -m benchmarks.check_figures --only lm-mixtures    # any table, also one whose cheapest row takes long
+    python -m benchmarks.check_figures --timed    # speeds and memory, on a quiet machine: 20 minutes
     python -m benchmarks.check_figures --record   # note in results/repeated.json what was measured again, for the pages
 
 Each check is a command of the benchmark that made a table, for some of its rows, and compares what it measures with
-the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. Times
-and memory are not compared: a busy machine would decide.
+the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. Of
+speeds, the ratios to a program that ran beside ours are compared, by their median.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import math
 import os
 import shlex
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,7 @@ from benchmarks import freshness, kept, reporting
 TOLERANCE = (
     4e-3  # relative: sums in another order change what training by gradients ends in by so much
 )
+NEAR = 0.2  # what the median ratio of speeds, or of memory, may differ from 1 by
 DEVIATIONS = 4  # of seeds, where one is measured and the page has the mean of several
 
 
@@ -46,6 +49,7 @@ class Check(NamedTuple):
     same: str = "what"
     quick: bool = False
     long: bool = False  # its page has a cheaper one; measured only where --only names the result
+    timed: bool = False  # the columns have ratios of speeds, or memory: `NEAR`
 
 
 _LM, _HIDDEN = "language_models", "language_models.hidden_markov --tables lm-hidden-markov"
@@ -124,6 +128,15 @@ CHECKS = (
     Check("lm-mixtures", f'{_LM}.mixtures --trained apart --only "HLBL, trained apart"', "valid,test", long=True),
     Check("embeddings-whole", "embeddings.whole --seeds 0 --only recommended",
           "test tags 1000,test LAS 1000,test F 1000", long=True),
+    Check("lm-ngrams-arpa", f"{_LM}.ngrams_size --tables lm-ngrams-arpa", "of lmplz", timed=True),
+    Check("embeddings-fit", "embeddings.fit --repeats 1", "times faster than word2vec", "row", timed=True),
+    Check("embeddings-pipeline-speed", "embeddings.pipeline_speed --repeats 1 --only default recommended",
+          "times default", "pipeline,text,input,batch,pass,row", timed=True),
+    Check("embeddings-languages-speed", "embeddings.languages --tables embeddings-languages-speed --tasks german",
+          "times default", timed=True),
+    Check("embeddings-peers-speed", "embeddings.peers_speed --only default recommended", "times default", "row",
+          timed=True),
+    Check("scale-memory", "scale.memory --only VarEmbed", "anonymous MB,anonymous MB 10x,resident MB", timed=True),
     Check("robustness", "robustness --only bombs", "tried,refused,right,told,another model,wrong,broken"),
 )  # fmt: skip
 
@@ -144,10 +157,34 @@ def differ(found: Any, stated: Any) -> bool:
     return bool(found != stated)
 
 
+def median_ratio(
+    check: Check, rows: list[dict[str, Any]], stated: list[dict[str, Any]]
+) -> float | None:
+    """Return the median of the ratios of all figures to those of the page, of a timed check; None if there are none."""
+    known = {named(check, row): row for row in stated}
+    pairs = [
+        (_number(row.get(column)), _number(known.get(named(check, row), {}).get(column)))
+        for row in rows
+        for column in check.columns.split(",")
+    ]
+    found = [own / theirs for own, theirs in pairs if own and theirs and own != theirs]
+    return round(statistics.median(found), 3) if found and check.timed else None
+
+
+def _number(value: Any) -> float | None:
+    """Return a figure, of repeated ones the median."""
+    return value["median"] if isinstance(value, dict) else value
+
+
 def differences(
     check: Check, rows: list[dict[str, Any]], stated: list[dict[str, Any]]
 ) -> list[str]:
-    """Return a line for each figure that differs from the page, or has no row there."""
+    """Return a line for each figure that differs from the page, or has no row there; of a timed check, one line."""
+    if check.timed:
+        ratio = median_ratio(check, rows, stated)
+        if ratio is None:
+            return ["no row was measured"]
+        return [] if abs(ratio - 1) <= NEAR else [f"its figures are {ratio} times the page's"]
     known = {named(check, row): row for row in stated}
     found = []
     for row in rows:
@@ -167,7 +204,7 @@ def differences(
 
 def run(check: Check) -> tuple[list[str], dict[str, Any]]:
     """Measure, print and return what differs, with a record of what was measured."""
-    start, rows = time.monotonic(), []
+    start, rows, ratio = time.monotonic(), [], None
     with tempfile.TemporaryDirectory() as folder:
         module, *arguments = shlex.split(check.command)
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{module}", *arguments]
@@ -183,8 +220,10 @@ def run(check: Check) -> tuple[list[str], dict[str, Any]]:
             path = reporting.RESULTS / f"{check.result}.json"
             stated = json.loads(path.read_text(encoding="utf-8"))["rows"]
             rows = json.loads(file.read_text(encoding="utf-8"))
-            found = differences(check, rows, stated)
+            found, ratio = differences(check, rows, stated), median_ratio(check, rows, stated)
     print(f"{check.result}: {check.command}: {time.monotonic() - start:.0f} s", flush=True)
+    if ratio is not None:
+        print(f"    {ratio} times the page's (median)", flush=True)
     for line in found:
         print(f"    {line}", flush=True)
     date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -194,12 +233,20 @@ def run(check: Check) -> tuple[list[str], dict[str, Any]]:
         **about,
         "rows": [named(check, row) for row in rows],
         "same": not found,
+        **({} if ratio is None else {"median ratio": ratio}),
     }
+
+
+def is_wanted(check: Check, options: argparse.Namespace) -> bool:
+    if options.only:
+        return any(each in check.result for each in options.only)
+    return check.timed == options.timed and not check.long and (check.quick or not options.quick)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="only what takes seconds")
+    parser.add_argument("--timed", action="store_true", help="only speeds and memory")
     parser.add_argument("--record", action="store_true", help="note what was measured again")
     parser.add_argument("--processes", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument(
@@ -209,14 +256,10 @@ def main() -> None:
     if not os.environ.get("TACENDA_DATA"):
         print("The figures are not checked: TACENDA_DATA names no folder with the evaluation data.")
         return
-    wanted = [
-        check
-        for check in CHECKS
-        if any(each in check.result for each in options.only)
-        or not (options.only or check.long or (options.quick and not check.quick))
-    ]
+    wanted = [check for check in CHECKS if is_wanted(check, options)]
     wrong = 0
-    with ThreadPoolExecutor(options.processes) as pool:
+    alone = any(check.timed for check in wanted)  # so that no check disturbs another
+    with ThreadPoolExecutor(1 if alone else options.processes) as pool:
         for check, (lines, record) in zip(wanted, pool.map(run, wanted), strict=True):
             wrong += bool(lines)
             if options.record and record["rows"]:

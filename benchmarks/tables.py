@@ -204,6 +204,9 @@ def _again(reports: Reports, brief: bool) -> str:
     labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
     named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
     same = "the same result" if all(each["same"] for each in again) else "another result"
+    ratios = [each["median ratio"] for each in again if "median ratio" in each]
+    if ratios:
+        same = f"{_listed([f'{ratio:.2f}' for ratio in ratios])} times these figures (median)"
     if brief:
         some = "One of them was" if len(rows) == 1 else f"{len(rows)} of them were"
         return f" {some} measured a second time, with {same}."

@@ -151,6 +151,9 @@ def test_a_table_of_older_code_names_the_row_that_was_measured_again(measured, f
     assert line() == f". {again} (commit fedcba4321), with the same result.*"
     assert ". 2 rows were measured again on 27" in line(rows=[["a"], ["b"]])
     assert line(same=False).endswith(" (commit fedcba4321), with another result.*")
+    assert line(**{"median ratio": 0.97}).endswith(
+        " (commit fedcba4321), with 0.97 times these figures (median).*"
+    )
     assert "Not measured again" in line(date="2026-11-21T09:00:00+00:00")
     page = "It is <!-- figure:made-up row=a column=size -->?<!-- /figure -->.\n"
     assert "2026. Not measured again" in tables.fill(page)
@@ -307,6 +310,23 @@ def test_a_figure_measured_again_may_differ_by_rounding_alone():
     ]
 
 
+def test_speeds_measured_again_are_compared_by_the_median_of_their_ratios():
+    check = check_figures.Check("made-up", "module", "times", "row", timed=True)
+    stated = [{"row": "peer", "times": 1.0}, {"row": "a", "times": 2.0}, {"row": "b", "times": 4.0},
+              {"row": "c", "times": 1.0}]  # fmt: skip
+
+    def compare(*times):
+        rows = [{"row": row, "times": each} for row, each in zip("abc", times, strict=False)]
+        rows = [{"row": "peer", "times": 1.0}, *rows]
+        return check_figures.median_ratio(check, rows, stated), check_figures.differences(
+            check, rows, stated
+        )
+
+    assert compare(1.8, 3.6, 5.0) == (0.9, [])
+    assert compare(1.0, 2.0) == (0.5, ["its figures are 0.5 times the page's"])
+    assert compare() == (None, ["no row was measured"])
+
+
 @pytest.fixture(scope="module")
 def shown():
     """The results that each page shows."""
@@ -331,7 +351,7 @@ def test_a_check_is_of_a_result_that_a_page_shows(check, shown):
 )
 def test_every_result_on_a_page_for_users_is_checked(path, shown):
     left = shown[path] - {check.result for check in check_figures.CHECKS}
-    # times are measured on a quiet machine; no check repeats them
+    # of speeds and memory, not every table is measured again
     assert [name for name in sorted(left) if not parts.part_of(name).timed] == []
 
 

@@ -56,6 +56,7 @@ def protocol(options: Any) -> dict[str, Any]:
         "scored then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the "
         "processor. A fresh process: from before the import to the score of a line, by the clock, bytecode kept",
         "repeats": reporting.TURNS,
+        "times kenlm": "kenlm's seconds for the same by ours, the median of the turns",
         "largest difference": "of a line's log10 probability between the two",
         "load": "processes that wanted a core in the last minute, when the row was done",
         "kenlm": peer,
@@ -106,9 +107,13 @@ def file_rows(
         trie = str(folder / "model.trie")
         works[THEIRS, "opening"] = lambda: kenlm.Model(trie)
         works[THEIRS, "opening and a line"] = lambda: kenlm.Model(trie).score(LINE)
-    for (who, how), seconds in interleaved(works, repeats).items():
+    measured = interleaved(works, repeats)
+    for (who, how), seconds in measured.items():
         row = {"part": "files", "scorer": who, "given": how}
-        yield {**row, **reporting.timing(seconds, "ms", 1000), "load": reporting.load()}
+        row |= reporting.timing(seconds, "ms", 1000) | {"load": reporting.load()}
+        if (THEIRS, how) in measured:
+            row["times kenlm"] = reporting.ratio(measured[THEIRS, how], seconds)["median"]
+        yield row
     yield from fresh_rows(folder, {who for who, how in works if how == "opening"}, repeats)
 
 
@@ -167,10 +172,13 @@ def scoring_rows(
         works[who, "word by word"] = lambda other=other: word_by_word(other, kenlm.State, split)
         differences[who] = largest_difference(model, other, lines)
     n_words = sum(map(len, split))
-    for (who, how), seconds in interleaved(works, repeats).items():
+    measured = interleaved(works, repeats)
+    for (who, how), seconds in measured.items():
         n = n_words if how == "word by word" else len(text[0])
         row = {"part": "scoring", "scorer": who, "given": how}
         row |= reporting.rate(n / 1e6, seconds, "M tokens/s") | {"load": reporting.load()}
+        if (THEIRS, how) in measured:
+            row["times kenlm"] = reporting.ratio(measured[THEIRS, how], seconds)["median"]
         yield row | ({"largest difference": differences[who]} if who in differences else {})
 
 
