@@ -161,6 +161,8 @@ def median_ratio(
     check: Check, rows: list[dict[str, Any]], stated: list[dict[str, Any]]
 ) -> float | None:
     """Return the median of the ratios of all figures to those of the page, of a timed check; None if there are none."""
+    if not check.timed:
+        return None
     known = {named(check, row): row for row in stated}
     pairs = [
         (_number(row.get(column)), _number(known.get(named(check, row), {}).get(column)))
@@ -168,7 +170,7 @@ def median_ratio(
         for column in check.columns.split(",")
     ]
     found = [own / theirs for own, theirs in pairs if own and theirs and own != theirs]
-    return round(statistics.median(found), 3) if found and check.timed else None
+    return round(statistics.median(found), 3) if found else None
 
 
 def _number(value: Any) -> float | None:

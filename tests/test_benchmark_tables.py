@@ -304,6 +304,7 @@ def test_a_figure_measured_again_may_differ_by_rounding_alone():
                                  "{'mean': 91.2, 'sd': 0.1, 'n': 3}"]  # fmt: skip
     assert differ(252) == ["('a',): size is 252, the page has 250"]
     assert differ(row="b") == ["('b',) is not among the rows"]
+    assert check_figures.median_ratio(check, [stated], [stated]) is None
     assert check_figures.differences(check, [], [stated]) == ["no row was measured"]
     assert check_figures.differences(check, [{"row": "a"}], [{"row": "a"}]) == [
         "('a',) has none of size,test 250"
