@@ -57,6 +57,9 @@ def _step(device: str, text: np.ndarray) -> Callable[[], Any]:
     counts = np.maximum(26_000_000 / np.arange(1, TYPES + 1) / 11.4, 1).astype(np.int64)
     rng = np.random.default_rng(2)
     tables = (rng.standard_normal((n, WIDTH), np.float32) for n in (TYPES, PIECES))
-    trainer = Trainer(settings, cast("Any", inventory), counts, tuple(tables), None, device)
+    streams = text.shape[1]
+    trainer = Trainer(
+        settings, cast("Any", inventory), counts, tuple(tables), streams, device=device
+    )
     batch = np.ascontiguousarray(text[:-1]), np.ascontiguousarray(text[1:])
     return lambda: trainer.step(batch, 0.1)

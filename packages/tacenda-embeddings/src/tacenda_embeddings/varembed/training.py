@@ -54,10 +54,7 @@ Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 LSTM_RATE = 2e-3  # learning rate of the LSTM, for Adam
 CLIP = 1.0  # largest norm of the LSTM's gradient per token
 
-_EVAL_STREAMS, _EVAL_STEPS = (
-    16,
-    32,
-)  # streams, and tokens of each, whose exact softmax is computed at a time
+_EVAL_STREAMS, _EVAL_STEPS = 16, 32  # streams and tokens of each, in one exact softmax
 _KL_TYPES = 8192  # words whose divergence is computed at a time
 _OUTPUT_INIT_STD = 0.05  # standard deviation of the initial output vectors
 _LSTM_INIT_BOUND = 0.08  # of the uniform distribution of the initial LSTM (section 3.2)
