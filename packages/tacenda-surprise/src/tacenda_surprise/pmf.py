@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
-from tacenda.errors import check_whole
+from tacenda.errors import DataError, check_whole
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
@@ -43,7 +43,7 @@ from tacenda_surprise.factorization import (
     train,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.raw_ids import check_known
+from tacenda_surprise.raw_ids import find_type_mismatch, find_unknown
 from tacenda_surprise.rows import Touched, lengthen, mean_row
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import (
@@ -333,8 +333,12 @@ class PMF(RatingAlgorithm):
         """
         self._require_converged()
         self._require_known([uid])
-        check_known([iid], self._items, "items of explain", self)
         check_whole("n", n)
+        if find_unknown([iid], self._items):
+            mismatch = find_type_mismatch([iid], self._items)
+            raise DataError(
+                f"item {iid!r} is not in the trainset: {mismatch or 'ask for one that somebody has rated'}"
+            )
         item = self._items[iid]
         ids: Numbers
         known: Numbers

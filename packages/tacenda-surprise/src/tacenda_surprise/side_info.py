@@ -24,9 +24,10 @@ class SideInfo:
     Parameters
     ----------
     pairs
-        (raw user id, raw item id); further fields are ignored, and duplicates are merged.
+        (raw user id, raw item id); further fields are ignored, and duplicates are merged. An array has at most four
+        columns; a wider one is taken for a matrix of users and items.
 
-    Raises DataError for anything but pairs, as a dense matrix of users and items, and for a missing id.
+    Raises DataError for anything but pairs, and for a missing id.
 
     Examples
     --------

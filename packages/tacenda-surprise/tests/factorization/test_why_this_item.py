@@ -81,8 +81,8 @@ def test_what_is_unknown_is_refused(model, ratings):
     uid, iid = str(ratings.users.raw[0]), str(ratings.items.raw[0])
     with pytest.raises(DataError, match="not in the trainset"):
         model.explain("nobody", iid)
-    for item, why in ("nothing", "trainset, such as 'nothing'"), (3, "yours are int"):
-        with pytest.raises(DataError, match=f"items of explain is in the .*{why}"):
+    for item, why in ("nothing", "ask for one"), (3, "yours are int"):
+        with pytest.raises(DataError, match=f"is not in the trainset: .*{why}"):
             model.explain(uid, item)
     with pytest.raises(ConfigurationError, match="at least 1"):
         model.explain(uid, iid, n=0)

@@ -159,7 +159,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     """
     if kind not in KINDS:
         raise _unknown_kind(kind)
-    if distribution is None and "@" in str(name):
+    if distribution is None and isinstance(name, str) and "@" in name:
         name, _, distribution = name.rpartition("@")
     claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")

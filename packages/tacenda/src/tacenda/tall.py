@@ -10,7 +10,6 @@ float32 is multiplied as float32 unless torch allows TF32 (`torch.set_float32_ma
 from typing import Any
 
 import numpy as np
-import scipy.linalg.blas
 from numpy.typing import NDArray
 
 from tacenda.array_ops import in_c_order, library, to_numpy, to_tensors
@@ -55,8 +54,11 @@ def update(Y: Array, u: Array, X: Array, a: float = 1.0) -> Array:
         u = to_tensors((u,), Y.device)[0].to(Y.dtype)
         return Y.addr_(u, u @ X, alpha=-a)
     if Y.size:
+        # importing it takes as long as everything else that an LDS imports, whose settings do not need it
+        from scipy.linalg import blas
+
         u = in_c_order(u, Y.dtype)
         # Y.T is in Fortran order, so that BLAS changes it in place
-        step = scipy.linalg.blas.sger if Y.dtype == np.float32 else scipy.linalg.blas.dger
+        step = blas.sger if Y.dtype == np.float32 else blas.dger
         step(-a, u @ X, u, a=Y.T, overwrite_a=1)
     return Y

@@ -22,6 +22,10 @@ from tacenda import plugins
 from tacenda.errors import PluginError, describe
 from tacenda.plugins import PluginRecord
 
+_SECONDS_TO_START = (
+    120  # for a child process: importing Tacenda takes a second, on a busy machine more
+)
+
 
 class Outcome(NamedTuple):
     """A plugin after it was loaded: its record, and why and where it failed, if it did."""
@@ -66,8 +70,11 @@ def _try_in_child(
     theirs.close()
     reason = ""
     try:
-        ours.recv_bytes()  # the child has started, which does not count towards a plugin's time
-        while waiting:
+        # the time in which the child starts does not count towards that of a plugin
+        reason = "" if ours.poll(_SECONDS_TO_START) else "the process that loads it did not start"
+        if not reason:
+            ours.recv_bytes()
+        while waiting and not reason:
             if not ours.poll(seconds):
                 reason = f"it was not loaded within {seconds:g} seconds"
                 break

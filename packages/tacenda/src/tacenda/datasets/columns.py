@@ -68,8 +68,8 @@ def read(
     between cells; None means any run of spaces and tabs. Raises DataError, which names file and line, if the file
     cannot be read, or a row has another number of cells; also for an empty separator or repeated names.
     """
-    names = tuple(columns)
-    if isinstance(columns, str) or not names or len(set(names)) != len(names):
+    names = () if columns is None or isinstance(columns, str) else tuple(columns)
+    if not names or len(set(names)) != len(names):
         raise DataError(
             f"the column names {columns!r} are not a list of different names: name each once"
         )

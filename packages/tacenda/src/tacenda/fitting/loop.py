@@ -277,6 +277,7 @@ class FitLoop:
     def run(self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None) -> History:
         """Train to the end, from the start or from a checkpoint; arguments and errors as of `fit`."""
         if self._run.checkpoints is not None:
+            self.model.state()  # refuses what a checkpoint could not put back, before any work
             self._resume(
                 self._run.checkpoints, identity() if callable(identity) else identity or {}
             )

@@ -20,7 +20,6 @@ and reason.
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,7 +29,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tacenda import plugins
-from tacenda.errors import KernelError, PluginError, PluginUnavailableError, describe
+from tacenda.errors import KernelError, PluginError, PluginUnavailableError, describe, warn
 
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
@@ -261,7 +260,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
             reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
             skipped.append(reason)
             if record.status == "not loaded" and not isinstance(error, PluginUnavailableError):
-                warnings.warn(f"the kernel backend {reason}", RuntimeWarning, stacklevel=4)
+                warn(f"the kernel backend {reason}", RuntimeWarning)
     loaded.sort(key=lambda owned: -owned[2].priority)
     return loaded, skipped
 
@@ -317,6 +316,4 @@ def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) 
         why += f" ({'; '.join(unloaded)})"
     if (operation, why) not in _warned:
         _warned.add((operation, why))
-        warnings.warn(
-            f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning, stacklevel=4
-        )
+        warn(f"{operation} runs on the slow reference kernel: {why}", RuntimeWarning)
