@@ -22,9 +22,8 @@ from tacenda import plugins
 from tacenda.errors import PluginError, describe
 from tacenda.plugins import PluginRecord
 
-_SECONDS_TO_START = (
-    120  # for a child process: importing Tacenda takes a second, on a busy machine more
-)
+# A child imports Tacenda in a second, and takes longer on a busy machine.
+_SECONDS_TO_START = 120
 
 
 class Outcome(NamedTuple):
