@@ -522,6 +522,8 @@ def test_texts_of_several_files_have_names_of_their_own(model, items, write_file
     assert values(surprisal_table(model, several), "text") == ["x.csv 1", "x", "y.csv 1", "y"]
     same = surprisal_table(model, [texts[0], texts[0]], previous=0)
     assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
+    named = {1: "a", "1": "a", "1 (2)": "a"}
+    assert values(surprisal_table(model, named), "text") == ["1", "1 (3)", "1 (2)"]
 
 
 def test_columns_of_the_file_that_bear_our_names_stay_under_others(model, items):
@@ -701,13 +703,16 @@ def test_a_setting_out_of_its_range_is_refused(model, options, error):
 
 
 def test_what_is_no_text_or_no_model_is_refused(model, tmp_path):
-    for wrong in ([3], 3, None, tmp_path / "none.txt"):
-        with pytest.raises(CorpusError):
+    for wrong in ([3], 3, None, tmp_path / "none.txt", b"a", [b"a"]):
+        with pytest.raises(CorpusError, match=r"none\.txt|of type (int|NoneType|bytes)"):
             surprisal_table(model, wrong)
     with pytest.raises(DataError):
         surprisal_table(model, [])
-    with pytest.raises(ConfigurationError, match="not a language model"):
-        surprisal_table("model", "a")
+    for wrong in ("model", Tiny):
+        with pytest.raises(ConfigurationError, match="not a language model"):
+            surprisal_table(wrong, "a")
+    with pytest.raises(TypeError, match=r"^surprisal_table\(\) .* 'text_field'"):
+        surprisal_table(model, "a", text_field="x")
 
 
 def test_a_text_without_words_has_no_rows(model):

@@ -15,12 +15,11 @@ between whitespace, the first word given the beginning of the text.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -47,14 +46,6 @@ Texts: TypeAlias = _OneText | Item | Iterable[_OneText | Item] | Mapping[Any, _O
 Reach: TypeAlias = Literal["text", "sentence"]
 
 
-class Reading(TypedDict, total=False):
-    """Keyword arguments of `surprisal_table` for reading texts."""
-
-    split: Split
-    encoding: str
-    errors: str
-
-
 def surprisal_table(
     model: LanguageModel,
     texts: Texts,
@@ -63,8 +54,10 @@ def surprisal_table(
     unknown: Unknown = "spelling",
     unseen_types: int | None = None,
     context: Reach = "text",
+    split: Split = "lines",
     tokenizer: str | Tokenizer | None = None,
-    **reading: Unpack[Reading],
+    encoding: str = "utf-8",
+    errors: str = "strict",
 ) -> SurprisalTable:
     """Return a table with the surprisal of every word, and further predictors for a regression on reading times.
 
@@ -112,14 +105,15 @@ def surprisal_table(
     NotFittedError
         The model is not fitted.
     """
-    if not hasattr(model, "score_corpus"):
-        raise ConfigurationError(f"a {type(model).__name__} is not a language model")
+    if isinstance(model, type) or not hasattr(model, "score_corpus"):
+        raise ConfigurationError(f"{model!r:.80} is not a language model: give one that is fitted")
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
+    check_split(split)
     check_previous(previous)
     tokenize = get_tokenizer(find_fitted_tokenizer(model) if tokenizer is None else tokenizer)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
-    read = list(_read_texts(texts, tokenize, **reading))
+    read = list(_read_texts(texts, tokenize, split, encoding, errors))
     # whether the training text was certainly tokenized alike; a text split at spaces may have been tokenized before, in
     # any way
     fitted = find_fitted_tokenizers(model)
@@ -146,16 +140,10 @@ class _Text(NamedTuple):
 
 
 def _read_texts(
-    texts: Texts,
-    tokenize: Tokenizer,
-    *,
-    split: Split = "lines",
-    encoding: str = "utf-8",
-    errors: str = "strict",
+    texts: Texts, tokenize: Tokenizer, split: Split, encoding: str, errors: str
 ) -> Iterator[_Text]:
     """Yield the words of each text. Raises as `surprisal_table`."""
-    check_split(split)
-    if isinstance(texts, str | os.PathLike | Item) or not isinstance(texts, Iterable):
+    if isinstance(texts, str | bytes | os.PathLike | Item) or not isinstance(texts, Iterable):
         texts = [texts]
     keyed: list[tuple[object, Any]] = list(
         texts.items() if isinstance(texts, Mapping) else ((None, text) for text in texts)
@@ -192,9 +180,7 @@ def _read_running_text(
     whole = "\n".join(chain.from_iterable(texts_of(blocks, name, "refuse", skippable=False)))
     if isinstance(text, str):  # spans are places in the string as it was given
         whole = f" {text[1:]}" if text.startswith("\ufeff") else text
-    doubt = doubt_lines(first)
-    if doubt is not None:  # there is no text_field here
-        doubt = re.sub(": text_field=.*", ": save their text as plain text", doubt)
+    doubt = doubt_lines(first, "save their text as plain text")
     suffixes = Path(text).suffixes if isinstance(text, os.PathLike) else []
     if find_columns(first) or any(suffix.lower() in _TABLES for suffix in suffixes):
         doubt = (
@@ -229,11 +215,14 @@ def _choose_names(choices: Sequence[Sequence[str]]) -> list[str]:
             choice[min(longer, len(choice) - 1)] if times[name] > 1 else name
             for name, choice in zip(names, choices, strict=True)
         ]
-    seen: Counter[str] = Counter()
+    taken, seen = set(names), Counter[str]()
     for i, name in enumerate(names):
         seen[name] += 1
         if seen[name] > 1:
-            names[i] = f"{name} ({seen[name]})"
+            while (numbered := f"{name} ({seen[name]})") in taken:
+                seen[name] += 1
+            names[i] = numbered
+            taken.add(numbered)
     return names
 
 

@@ -81,8 +81,11 @@ def collect_first_lines(blocks: Iterable[list[str]], first_lines: list[str]) -> 
         yield block
 
 
-def doubt_lines(first_lines: Sequence[str]) -> str | None:
-    """Return a warning if a text with these first lines is probably not running text, and None otherwise."""
+def doubt_lines(first_lines: Sequence[str], advice: str | None = None) -> str | None:
+    """Return a warning if a text with these first lines is probably not running text, and None otherwise.
+
+    ``advice`` says what to do about JSON objects where no ``text_field`` can be named.
+    """
     lines = list(filter(str.strip, first_lines))
     if not lines:
         return None
@@ -100,10 +103,10 @@ def doubt_lines(first_lines: Sequence[str]) -> str | None:
         lengths = {name: len(text) for name, text in records[0].items() if isinstance(text, str)}
         longest = max(lengths, key=lengths.__getitem__, default="text")
         field = "text" if "text" in lengths else longest
-        return (
-            f'the lines are JSON objects, and are read as text: text_field="{field}" reads a field of each; in files '
-            'named *.jsonl, the field "text" is read by default'
+        advice = advice or (
+            f'text_field="{field}" reads a field of each; in files named *.jsonl, the field "text" is read by default'
         )
+        return f"the lines are JSON objects, and are read as text: {advice}"
     if _JSON.match(lines[0]):
         return (
             "the text begins like a JSON document: save its text as plain text, or as one JSON object a line in a file "
