@@ -114,6 +114,7 @@ def test_a_sum_over_int32_is_an_error_not_a_wrong_number(backend):
         (np.zeros((2, 2), np.int32), 1, 5, 0, "stream must be integers"),
         (np.zeros(0, np.int32), 1, -2, 0, "vocabulary must be at least 0, not -2"),
         (np.zeros(2, np.int32), 0, 5, 0, "at least one lag"),
+        (np.zeros(2, np.int32), True, 5, 0, "n_lags must be a whole number, not True"),
         (np.zeros(2, np.int32), 1, 5, 3, "no more history"),
     ],
 )

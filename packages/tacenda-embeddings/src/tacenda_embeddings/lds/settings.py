@@ -1,4 +1,4 @@
-"""Options of `LDS`."""
+"""Options of `LDS`, and constants of its algorithm."""
 
 from __future__ import annotations
 

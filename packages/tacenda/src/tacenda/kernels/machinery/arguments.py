@@ -127,7 +127,10 @@ class Declared:
         for at, parameter in enumerate(self.parameters):
             hint = self.hints.get(parameter.name)
             kind, wanted = _CLASSES.get(hint, (hint, f"a {getattr(hint, '__name__', hint)}"))
-            if isinstance(kind, type) and at not in self.groups and not isinstance(args[at], kind):
+            if not isinstance(kind, type) or at in self.groups:
+                continue
+            # Python's booleans are whole numbers, but NumPy takes none as a size
+            if isinstance(args[at], bool) or not isinstance(args[at], kind):
                 raise KernelError(
                     f"{self.name}: {parameter.name} must be {wanted}, not {_shorten(args[at])}"
                 ) from None

@@ -1,8 +1,9 @@
 """Operations on sequences: lagged counts, and the recurrences of linear dynamical systems.
 
-Sequences are packed, one after another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1] - 1``, and may be
-empty. On a CUDA device floating arrays are torch tensors there. Operations are re-entrant, run on one thread and
-release the GIL; NaN and infinity propagate within their sequence.
+Counts are made of one stream of ids, and merged as CSR matrices. Recurrences run over packed sequences, one after
+another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1] - 1``, and may be empty. On a CUDA device their
+floating arrays are torch tensors there, and NaN and infinity propagate within their sequence. All operations are
+re-entrant, run on one thread and release the GIL.
 """
 
 from collections import Counter
@@ -72,10 +73,10 @@ def lagged_counts(
     (ICML 2010, section 3) and of Belanger and Kakade, "A Linear Dynamical System Model for Text" (ICML 2015,
     equation 3). Equations 14 and 16 of the latter print the transpose.
 
-    The ids are in 0 .. vocabulary - 1, and at most 2^31 - 2. The first ``n_history`` ids are context only: pairs are
-    counted for n_history <= t < length, as far as t - k >= 0. Blocks of a long stream that each repeat the last r ids
-    of the block before them as history count every pair once. To count circularly, put the last r ids of the whole
-    stream before its first block; then row and column sums of every N_k agree.
+    The stream has at most 2^31 - 2 ids, in 0 .. vocabulary - 1. The first ``n_history`` ids are context only: pairs
+    are counted for n_history <= t < length, as far as t - k >= 0. Blocks of a long stream that each repeat the last r
+    ids of the block before them as history count every pair once. To count circularly, put the last r ids of the
+    whole stream before its first block; then row and column sums of every N_k agree.
 
     Returns N_1 .. N_r for r lags, each (vocabulary, vocabulary) with int32 data.
     """
