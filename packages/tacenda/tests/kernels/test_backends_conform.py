@@ -24,6 +24,12 @@ def test_every_operation_has_samples():
     assert OFFERED.keys() - {"halved"} == SAMPLES.keys()
 
 
+@pytest.mark.parametrize("operation", SAMPLES)
+def test_every_sample_has_a_label_of_its_own(operation):
+    labels = [label for label, _ in SAMPLES[operation]()]
+    assert len(set(labels)) == len(labels)
+
+
 @pytest.mark.parametrize("operation", of("cpu"))
 def test_the_cpu_conforms(operation):
     check_backend(backends.cpu, operation=operation)

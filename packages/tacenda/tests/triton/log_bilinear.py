@@ -103,7 +103,7 @@ def test_float64_is_left_to_others(device):
 
 # -- contexts ----------------------------------------------------------------------------------------
 
-CONTEXTS = [case for case in samples("context_sum") if "69 tokens" not in case[0]]
+CONTEXTS = [case for case in samples("context_sum") if "lengths [5, 0, 63, 1]" not in case[0]]
 
 
 @pytest.mark.parametrize("case", CONTEXTS, ids=lambda case: case[0])

@@ -29,7 +29,8 @@ def lagged_counts() -> Iterator[Sample]:
     """Streams shorter than the lags, one word type, a word so frequent that it fills its row."""
     for vocabulary in (1, 2, 63, 65, 5000):
         for length in (0, 1, 3, 7, 8, 300):
-            for n_lags, n_history in ((1, 0), (7, 0), (7, min(7, length)), (3, length)):
+            # a set, as two of them are the same for a stream without words
+            for n_lags, n_history in sorted({(1, 0), (7, 0), (7, min(7, length)), (3, length)}):
                 rng = np.random.default_rng(length)
                 stream = np.minimum(rng.zipf(1.3, length) - 1, vocabulary - 1).astype(np.int32)
                 label = (
@@ -46,8 +47,8 @@ def merge_counts() -> Iterator[Sample]:
                 for density in densities:
                     seeds = range(n)
                     parts = [random_counts(rows, vocabulary, density, dtype, s) for s in seeds]
-                    label = f"{n} parts, {rows} rows, {vocabulary} columns, density {density}"
-                    yield label, (parts, vocabulary)
+                    label = f"{n} parts of {dtype.__name__}, {rows} rows, {vocabulary} columns"
+                    yield f"{label}, density {density}", (parts, vocabulary)
 
 
 def linear_recurrence() -> Iterator[Sample]:
@@ -55,10 +56,9 @@ def linear_recurrence() -> Iterator[Sample]:
     for states in (1, 3, 63):
         rng = np.random.default_rng(states)
         F = (rng.standard_normal((states, states)) * 0.5 / np.sqrt(states)).astype(np.float32)
-        for ids, offsets, reverse in _sequences():
+        for label, ids, offsets, reverse in _sequences():
             u = _normal(rng, len(ids), states)
-            label = f"{states} states, offsets {offsets}, reverse={reverse}"
-            yield label, (F, u, offsets, reverse)
+            yield f"{states} states, {label}", (F, u, offsets, reverse)
 
 
 def modal_scan() -> Iterator[Sample]:
@@ -69,20 +69,22 @@ def modal_scan() -> Iterator[Sample]:
         real = rng.uniform(-0.9, 0.9, n_real).astype(np.float32)
         pairs = rng.uniform(-0.6, 0.6, (n_pairs, 2)).astype(np.float32)
         table = _normal(rng, 5, states)
-        for ids, offsets, reverse in _sequences():
+        for label, ids, offsets, reverse in _sequences():
             initial = _normal(rng, len(offsets) - 1, states)
+            given = initial if n_pairs != 1 else None
+            label = f"{n_real} real, {n_pairs} pairs, {label}"
             for out in (None, np.zeros((len(ids) + 2, states + 2), np.float32)):
-                label = f"{n_real} real, {n_pairs} pairs, {len(ids)} tokens, reverse={reverse}"
-                given = initial if n_pairs != 1 else None
-                yield label, (Modes(real, pairs), table, ids, offsets, given, reverse, out, 1)
+                kept = "not kept" if out is None else "kept"
+                arguments = (Modes(real, pairs), table, ids, offsets, given, reverse, out, 1)
+                yield f"{label}, states {kept}", arguments
 
 
 def _sequences() -> Iterator[tuple[Any, ...]]:
-    """Ids and offsets of no sequence, an empty one, one of a token, and all of these together; both directions."""
+    """A label, ids and offsets of no sequence, an empty one, one of a token, and all together; both directions."""
     for lengths in ([], [0], [1], [5, 0, 63, 1]):
         for reverse in (False, True):
             ids = np.random.default_rng(len(lengths)).integers(0, 5, sum(lengths))
-            yield ids, _offsets(lengths), reverse
+            yield f"lengths {lengths}, reverse={reverse}", ids, _offsets(lengths), reverse
 
 
 # -- shared ------------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ def adagrad() -> Iterator[Sample]:
         sums[0] = 3
         gradient = _normal(rng, n, width)
         arguments = (table, sums, rng.permutation(5)[:n].astype(integers), gradient, 0.1, 1)
-        yield f"{n} rows, {width} wide", arguments
+        yield f"{n} rows, {width} wide, {integers.__name__}", arguments
 
 
 def adam() -> Iterator[Sample]:
@@ -120,9 +122,8 @@ def adam() -> Iterator[Sample]:
 def unit_rows() -> Iterator[Sample]:
     """No rows, no columns, one of each, and a row of zeros."""
     for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
-        X = _normal(np.random.default_rng(rows), rows, width)
-        yield f"{rows} rows of {width}", (X,)
-        yield f"{rows} rows of {width}, zeros", (X * 0,)
+        yield f"{rows} rows of {width}", (_normal(np.random.default_rng(rows), rows, width),)
+    yield "63 rows of 7, zeros", (np.zeros((63, 7), np.float32),)
 
 
 def hidden_sums() -> Iterator[Sample]:
@@ -133,7 +134,8 @@ def hidden_sums() -> Iterator[Sample]:
         rng = np.random.default_rng(hidden)
         inputs = (rng.standard_normal((types, hidden)) * size).astype(np.float32)
         given = (rng.standard_normal((n_contexts, hidden)) * size).astype(np.float32)
-        yield f"{n_contexts} contexts, {types} words, {hidden} units", (pack_inputs(inputs), given)
+        label = f"{n_contexts} contexts, {types} words, {hidden} units, numbers about {size}"
+        yield label, (pack_inputs(inputs), given)
 
 
 def random_counts(rows: int, columns: int, density: float, dtype: Any, seed: int) -> Counts:
@@ -197,7 +199,7 @@ def context_sum() -> Iterator[Sample]:
             ids = rng.integers(0, 3, tokens).astype(np.int32)
             borders = np.array([0, tokens // 3, tokens, tokens + 1])
             text = contexts.Spans(ids, _offsets(lengths), borders[:-1], borders[1:])
-            label = f"{tokens} tokens, {n} positions, {tails} tails, {width} wide"
+            label = f"lengths {lengths}, {n} positions, {tails} tails, {width} wide"
             yield label, (table, text, context, None, 1)
 
 
@@ -287,7 +289,7 @@ def class_softmax() -> Iterator[Sample]:
             n = cuts[-1]
             states = _normal(rng, len(cuts) - 1, k, width)
             arguments = (_normal(rng, n, width), _normal(rng, n), states, np.array(cuts))
-            yield f"{cuts} words, {k} states", arguments
+            yield f"classes cut at {cuts}, {k} states", arguments
 
 
 def class_softmax_backward() -> Iterator[Sample]:
@@ -305,9 +307,9 @@ def streaming_logsumexp() -> Iterator[Sample]:
         bias = _normal(rng, columns)
         yield f"{rows} x {columns}", (*arguments, bias)
         yield f"{rows} x {columns}, large", (arguments[0], arguments[1], bias * np.float32(30))
-        some = bias.copy()
-        some[1:] = -np.inf
-        yield f"{rows} x {columns}, one left", (*arguments, some)
+        if columns > 1:
+            some = np.where(np.arange(columns), np.float32(-np.inf), bias)
+            yield f"{rows} x {columns}, one left", (*arguments, some)
 
 
 def streaming_logsumexp_backward() -> Iterator[Sample]:
@@ -490,12 +492,11 @@ SAMPLES: dict[str, Callable[[], Iterator[Sample]]] = {
     function.__name__: function
     for function in (
         lagged_counts, merge_counts, linear_recurrence, modal_scan, sparse_product, adagrad, adam, unit_rows,
-        hidden_sums, context_sum, context_sum_backward, tree_softmax, tree_softmax_step,
-        tree_softmax_distribution, hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax,
-        block_softmax_backward, class_softmax, class_softmax_backward, streaming_logsumexp,
-        streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, link_draws,
-        choice_steps,
-        boltzmann_divergence, boltzmann_descent, boltzmann_expectations,
+        hidden_sums, tree_softmax, tree_softmax_step, tree_softmax_distribution, context_sum, context_sum_backward,
+        hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax, block_softmax_backward,
+        class_softmax, class_softmax_backward, streaming_logsumexp, streaming_logsumexp_backward, rating_sgd,
+        rating_visits, rating_scores, rating_solves, link_draws, choice_steps, boltzmann_divergence,
+        boltzmann_descent, boltzmann_expectations,
     )
 }  # fmt: skip
 """Operation -> its inputs."""
