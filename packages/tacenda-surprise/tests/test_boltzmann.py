@@ -231,13 +231,14 @@ def test_a_machine_without_epochs_predicts_nearly_as_biases_do(ratings):
     assert rmse(machine, test) < 1.01 * rmse(BiasOnly().fit(train), test)
 
 
+@pytest.mark.parametrize("steps", [{}, STEPS], ids=["adam", "sgd"])
 @pytest.mark.parametrize("model_class", [RBM, ConditionalRBM])
-def test_a_fit_in_which_nothing_stands_out_ends_early_with_biases_and_slopes(model_class):
+def test_a_fit_in_which_nothing_stands_out_ends_early_with_biases_and_slopes(model_class, steps):
     few = synthetic_ratings.generate(300, 300, 1500, rank=2, noise=0.6, seed=3).ratings
-    model = model_class(random_state=0).fit(few)
+    model = model_class(random_state=0, **steps).fit(few)
     assert model.history.epochs < model.settings.n_epochs
     assert not model.arrays()["weights"].any()
-    whole = model_class(reg_all=0.02, n_epochs=20, random_state=0).fit(few)
+    whole = model_class(reg_all=0.02, n_epochs=20, random_state=0, **steps).fit(few)
     assert whole.history.epochs == 20
     assert whole.arrays()["weights"].any()
 

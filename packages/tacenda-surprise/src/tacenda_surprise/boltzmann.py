@@ -54,6 +54,7 @@ _PENALTY = 0.02
 _DENSE_SPARSITY, _SPARSITY_POWER = 0.3, 8
 # Of the weights of identities: for each case, and for all cases.
 _SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY = 0.002, 3.0
+_MAX_SHRINKAGE = 0.99  # share of the weights that a default penalty takes away at a plain step
 _MIN_BATCH_CASES, _MAX_BATCHES = 32, 40  # of an epoch
 _PLAIN_BIAS_RATE, _PLAIN_BIAS_PENALTY = 0.0001, 0.001  # of plain steps, as in the thesis
 _SHAPE_PRIOR_COUNT = 300.0  # ratings of the usual shape that are added to those of a visible unit
@@ -94,7 +95,8 @@ class RBMSettings(SeededSettings, StoppedSettings):
     reg_all: float | None = option(
         None,
         """weight of the squared weights, for each case; None: 0.02, and more if users and items have
-        few ratings, in which case the fit may end early because no weights are left; the thesis has 0.01""",
+        few ratings, in which case the fit may end early because no weights are left, but with plain steps never
+        so much that they diverge; the thesis has 0.01""",
         at_least=0,
     )
     lr_decay: float = option(
@@ -124,11 +126,18 @@ class RBMSettings(SeededSettings, StoppedSettings):
 
     def penalty_for(self, ratings: Ratings) -> float:
         """Return the penalty of the weights for these ratings."""
-        return _PENALTY * _sparsity_factor(ratings) if self.reg_all is None else self.reg_all
+        return self._adapt(_PENALTY, ratings) if self.reg_all is None else self.reg_all
 
     def side_penalty_for(self, ratings: Ratings) -> float:
         """Return the penalty of the weights of identities, for ratings whose users are the cases."""
         return 0.0
+
+    def _adapt(self, penalty: float, ratings: Ratings) -> float:
+        """Return a higher penalty if users and items have few ratings, but none that makes plain steps diverge."""
+        penalty *= max(ratings.sparsity / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
+        if self.optimizer == "sgd" and penalty * self.lr_all >= 1:
+            penalty = _MAX_SHRINKAGE / self.lr_all
+        return penalty
 
     def idle(self) -> Mapping[str, str]:
         return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
@@ -146,8 +155,8 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
     reg_side: float | None = option(
         None,
         """weight of the squared weights of identities, for each case, which want much less than the
-        others; None: 0.002, and more where there are few cases, or users and items have few ratings; the
-        thesis has 0.01""",
+        others; None: 0.002, and more where there are few cases, or users and items have few ratings, but with
+        plain steps never so much that they diverge; the thesis has 0.01""",
         at_least=0,
     )
 
@@ -155,12 +164,7 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
         if self.reg_side is not None:
             return self.reg_side
         n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
-        return max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases) * _sparsity_factor(ratings)
-
-
-def _sparsity_factor(ratings: Ratings) -> float:
-    """Return the factor on penalties: more than 1 if users and items have few ratings."""
-    return max(ratings.sparsity / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
+        return self._adapt(max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases), ratings)
 
 
 def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
@@ -295,10 +299,10 @@ class _Trainer(Trainer):
     def _kernel_arguments(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
         """Return the arguments of the kernels for these cases (numbers), and ``more``."""
         ratings, known = self._cases.ratings, self._cases.identities
-        sides = None if known is None else known.offsets, self._known_ids
+        known_offsets = None if known is None else known.offsets
         rows = ratings.user_offsets, self._ids, self._levels, self._slopes
         return (
-            kernels.Cases(*rows, *sides),
+            kernels.Cases(*rows, known_offsets, self._known_ids),
             numbers,
             kernels.Machine(**dict(self.learned.items()), scores=self._scores),
             self._task.seed * 1_000_003 + self.steps,
