@@ -1,9 +1,8 @@
 """Operations on sequences: lagged counts, and the recurrences of linear dynamical systems.
 
-Counts are made of one stream of ids, and merged as CSR matrices. Recurrences run over packed sequences, one after
-another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1] - 1``, and may be empty. On a CUDA device their
-floating arrays are torch tensors there, and NaN and infinity propagate within their sequence. All operations are
-re-entrant, run on one thread and release the GIL.
+Counts are of one stream, and are merged as CSR matrices. Recurrences take packed sequences: sequence s has the tokens
+``offsets[s]`` to ``offsets[s + 1] - 1``, and may be empty. On a CUDA device floating arrays are torch tensors there,
+and NaN and infinity propagate within their sequence. Operations are re-entrant, run on one thread and release the GIL.
 """
 
 from collections import Counter
