@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -143,15 +144,30 @@ def test_a_model_that_was_pushed_is_pulled_as_it_was(hub, saved, tmp_path):
     assert model.to_artifact().to_bytes() == tacenda.load(saved).to_artifact().to_bytes()
 
 
-def test_the_card_says_license_tags_and_how_to_load_it(hub, saved):
-    push(saved, "somebody/tiny", ABOUT, **hub.options)
+@pytest.mark.parametrize(
+    ("license", "names"),
+    [
+        ("CC-BY-SA-4.0", ["cc-by-sa-4.0"]),
+        ("GPL-3.0-or-later", ["gpl-3.0"]),
+        ("LGPL-2.1-only", ["lgpl-2.1"]),
+        ("GPL-1.0-only", ["gpl"]),
+        ("ODbL-1.0", ["odbl"]),
+        ("MIT OR Apache-2.0", ["other", "mit-or-apache-2.0"]),
+        ("LicenseRef-Proprietary", ["other", "licenseref-proprietary"]),
+        ("CC-BY-1.0", ["other", "cc-by-1.0"]),
+    ],
+)
+def test_the_card_says_license_tags_and_how_to_load_it(hub, saved, license, names):
+    """The hub refuses a license that is not in its list, such as gpl-3.0-or-later."""
+    push(saved, "somebody/tiny", replace(ABOUT, license=license), **hub.options)
     card = hub.repositories["somebody/tiny"]["README.md"].decode()
     head, _, body = card.removeprefix("---\n").partition("---\n")
     found = dict(line.split(": ", 1) for line in head.splitlines())
-    assert json.loads(found["license"]) == "cc-by-sa-4.0"
+    assert [json.loads(found[key]) for key in found if key.startswith("license")] == names
     assert json.loads(found["tags"]) == ["tacenda", "embedders", "test_pair_of_support"]
     assert 'pull("somebody/tiny", "tiny")' in body
     assert "By *the authors*." in body
+    assert f"{license}." in body
 
 
 def test_a_new_version_leaves_nothing_of_the_old(hub, saved, tmp_path):

@@ -34,6 +34,16 @@ _PARTS = (
         for file in (folders.MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
     ),
 )
+#: The hub's names of licenses that SPDX lists; a name without a number is that of several versions.
+_LICENSES = {
+    "afl-3.0", "agpl-3.0", "apache-2.0", "artistic-2.0", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear",
+    "bsl-1.0", "c-uda", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-2.0", "cc-by-nc-3.0",
+    "cc-by-nc-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0", "cc-by-nc-sa-2.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0",
+    "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0", "cdla-permissive-1.0", "cdla-permissive-2.0",
+    "cdla-sharing-1.0", "ecl-2.0", "epl-1.0", "epl-2.0", "etalab-2.0", "eupl-1.1", "eupl-1.2", "gfdl", "gpl",
+    "gpl-2.0", "gpl-3.0", "isc", "lgpl", "lgpl-2.1", "lgpl-3.0", "lppl-1.3c", "mit", "mpl-2.0", "ms-pl", "ncsa",
+    "odbl", "odc-by", "ofl-1.1", "osl-3.0", "pddl", "postgresql", "unlicense", "wtfpl", "zlib",
+}  # fmt: skip
 
 
 def pull(
@@ -56,7 +66,10 @@ def pull(
     ArtifactError
         The repository cannot be reached, or holds no model that is whole.
     """
-    client = _import_client(repository, revision)
+    _check_repository(repository)
+    if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
+        raise ConfigurationError(f"{revision!r} is not a branch, tag or commit")
+    client = _import_client()
     with tempfile.TemporaryDirectory() as place:
         try:
             client.snapshot_download(
@@ -103,7 +116,8 @@ def push(
     ArtifactError
         The model cannot be read, or the hub does not take it.
     """
-    client = _import_client(repository, "main")
+    _check_repository(repository)
+    client = _import_client()
     check_card(about)
     artifact = folders.read(source, whole=True)
     name = repository.partition("/")[2]
@@ -114,7 +128,7 @@ def push(
     )
     # front matter is YAML, in which JSON strings are strings
     tags = json.dumps(["tacenda", artifact.kind, artifact.name])
-    head = f'---\nlicense: {json.dumps(about.license.lower())}\nlibrary_name: "tacenda"\ntags: {tags}\n---\n\n'
+    head = f'---\n{_render_license(about.license)}library_name: "tacenda"\ntags: {tags}\n---\n\n'
     with tempfile.TemporaryDirectory() as place:
         folders.write(place, artifact)
         Path(place, CARD).write_text(
@@ -147,14 +161,24 @@ def _is_part(name: str) -> bool:
     return any(fnmatchcase(name, part) for part in _PARTS)
 
 
-def _import_client(repository: str, revision: str) -> Any:
-    """Check the names of a repository and a revision, and import the client."""
-    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
+def _render_license(expression: str) -> str:
+    """Return the front matter of an SPDX license: the hub's name, or "other" and a name such as ``mit-or-isc``."""
+    license = re.sub(r"(-only|-or-later|\+)$", "", expression.lower())
+    for name in (license, re.sub(r"-[\d.]+$", "", license)):
+        if name in _LICENSES:
+            return f'license: "{name}"\n'
+    name = re.sub(r"[^a-z0-9.]+", "-", expression.lower()).strip("-")
+    return f'license: "other"\nlicense_name: "{name}"\n'
+
+
+def _check_repository(name: str) -> None:
+    if not isinstance(name, str) or not _REPOSITORY.fullmatch(name):
         raise ConfigurationError(
-            f"{repository!r} is not a repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
         )
-    if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
-        raise ConfigurationError(f"{revision!r} is not a branch, tag or commit")
+
+
+def _import_client() -> Any:
     with importing("repositories of a hub need huggingface_hub", "tacenda[hub]"):
         import huggingface_hub
     return huggingface_hub
