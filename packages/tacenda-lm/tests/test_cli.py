@@ -345,7 +345,9 @@ def test_a_dash_is_standard_input(run, printed, refused, stdin, text, saved, val
     stdin(valid.read_bytes())
     printed("mix", saved, tmp_path / "m", "--valid", "-", "--output", tmp_path / "x")
     stdin(b"")
-    assert run("fit", "--text", "-", "--text", text, "--output", tmp_path / "y")[0] == 2
+    for other in (text, "file:///none.txt"):
+        status, _, err = run("fit", "--text", "-", "--text", other, "--output", tmp_path / "y")
+        assert (status, "which cannot be combined with other texts" in err) == (2, True)
     for read in (
         ["--text", "-", "--valid", "-"],
         ["--text", "-", "--vocabulary", "-"],

@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 from tacenda import datasets
 from tacenda.cli.main import data as app
-from tacenda.cli.options import format_size
+from tacenda.cli.main import format_size
 from tacenda.errors import DataError
 
 

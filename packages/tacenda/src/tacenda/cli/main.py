@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, check_output, columns, format_size
+from tacenda.cli.options import Force, check_output
 from tacenda.errors import PluginError, PluginLoadError, describe
 
 #: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.
@@ -135,6 +135,27 @@ def _seconds(help: str) -> Any:
     return typer.Option(min=0.1, max=1e6, callback=refuse_nan, help=help)
 
 
+def _align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table of left-aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def format_size(size: int | None) -> str:
+    """Return a number of bytes with a unit, or ``?`` if it is unknown."""
+    if size is None:
+        return "?"
+    if size < 1000:
+        return f"{size} B"
+    amount, unit = size / 1000, "kB"
+    for larger in ("MB", "GB"):
+        if amount >= 999.95:  # which would be rounded to 1000.0
+            amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}"
+
+
 @app.command("plugins")
 def list_plugins(
     kind: Annotated[
@@ -162,7 +183,7 @@ def list_plugins(
     rows = [("kind", "name", "distribution", "version", "status")]
     for record in (outcome.record for outcome in outcomes):
         rows.append((record.kind, record.name, record.distribution, record.version, record.status))
-    heading, *lines = columns(rows)
+    heading, *lines = _align_columns(rows)
     typer.echo(heading)
     for line, outcome in zip(lines, outcomes, strict=True):
         typer.echo(line)
@@ -186,7 +207,7 @@ def list_models() -> None:
     for model in by_name.available():
         size = format_size(store.size_of(model.folder))
         rows.append((model.name, model.version, model.license, size, model.summary))
-    typer.echo("\n".join(columns(rows)))
+    typer.echo("\n".join(_align_columns(rows)))
     if len(rows) == 1:
         typer.echo("(none is installed)")
 
@@ -211,7 +232,7 @@ def list_datasets() -> None:
             mark = "" if all(item.confirmed for item in spec.downloads) else " *"
             address = f"{spec.downloads[0].urls[0]}{more}{mark}"
         rows.append((spec.name, spec.license, format_size(spec.size), here, address))
-    typer.echo("\n".join(columns(rows)))
+    typer.echo("\n".join(_align_columns(rows)))
     typer.echo(
         "\n* not confirmed by a second source\n"
         f"`tacenda data fetch NAME` brings one into {datasets.cache_root()}; "

@@ -1,4 +1,4 @@
-"""Arguments that the commands of all plugins share: their types, their checks, and how results are printed."""
+"""Arguments that the commands of all plugins share: their types and their checks."""
 
 from __future__ import annotations
 
@@ -257,25 +257,27 @@ def input_texts(
     If one of them is an address elsewhere, such as ``s3://bucket/*.txt``, the lines of all are returned. Raises as
     `input_text`, and ConfigurationError where the package for an address is not installed.
     """
+    if "-" in files:
+        if len(files) > 1:
+            raise typer.BadParameter(
+                "- is standard input, which cannot be combined with other texts: concatenate them"
+            )
+        return _standard_input(encoding, errors, text_field)
     if any("://" in file for file in files):
         from tacenda.dask.partitions import partitions
 
         parts = partitions(files, _REMOTE_BLOCK_BYTES, encoding)
         read = (part.blocks(encoding, errors, "keep", text_field) for part in parts)
         return chain.from_iterable(chain.from_iterable(read))
-    named: list[str] = []
+    named: list[Path] = []
     for file in files:
         is_glob = glob.has_magic(file) and not Path(file).exists()
         # a Path globs only below itself
         matches = glob.glob(file, recursive=True) if is_glob else []  # noqa: PTH207
-        named += sorted(each for each in matches if not Path(each).is_dir()) or [file]
-    if "-" not in named:
-        return [Path(file) for file in named if input_text(Path(file), encoding, errors)]
-    if len(named) > 1:
-        raise typer.BadParameter(
-            "- is standard input, which cannot be combined with files: concatenate them"
-        )
-    return _standard_input(encoding, errors, text_field)
+        named += map(Path, sorted(each for each in matches if not Path(each).is_dir()) or [file])
+    for path in named:
+        input_text(path, encoding, errors)  # raises CorpusError
+    return named
 
 
 def _standard_input(encoding: str, errors: str, text_field: str | None = None) -> Iterator[str]:
@@ -350,24 +352,3 @@ def check_output(folder: Path, force: bool = False) -> None:
         )
     if not os.access(nearest, os.W_OK):
         raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
-
-
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table of left-aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
-
-
-def format_size(size: int | None) -> str:
-    """Return a number of bytes with a unit, or ``?`` if it is unknown."""
-    if size is None:
-        return "?"
-    if size < 1000:
-        return f"{size} B"
-    amount, unit = size / 1000, "kB"
-    for larger in ("MB", "GB"):
-        if amount >= 999.95:  # which would be rounded to 1000.0
-            amount, unit = amount / 1000, larger
-    return f"{amount:.1f} {unit}"
