@@ -229,26 +229,38 @@ def endless():
     return model
 
 
+def inside(*names, **changes):
+    """Nested models of these names, the innermost with changes."""
+    model = dataclasses.replace(an_artifact(), **changes)
+    return functools.reduce(lambda part, name: an_artifact(nested={name: part}), names[::-1], model)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         *((an_artifact(**config), message) for config, message in NOT_JSON),
         *((an_artifact(arrays), message) for arrays, message in NO_ARRAYS),
-        *((an_artifact(nested={"inner": an_artifact(a)}), message) for a, message in NO_ARRAYS),
+        *((inside("inner", arrays=a), f"in .* 'inner', .*{message}") for a, message in NO_ARRAYS),
         *(
             (an_artifact(nested={name: an_artifact()}), "cannot name a nested model")
-            for name in ("", "..", "a/b", "/a", "a\\b", ".hidden", "x" * 65, "ä")
+            for name in ("", "..", "a/b", "/a", "a\\b", ".hidden", "x" * 65, "ä", 1)
         ),
         (dataclasses.replace(an_artifact(), figures=[3]), "figures must be a list of objects"),
+        (inside("a", "b", fitted_on={"x": {1}}), r"in the nested model 'a/b', fitted_on\.x is of"),
+        (inside("a", figures=[3]), "in the nested model 'a', figures must be a list of objects"),
+        (
+            inside("a", nested={"b": an_artifact(), 1: an_artifact()}),
+            "in the nested model 'a', 1 cannot name a nested model",
+        ),
         (endless(), "nested more than"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path, model, message):
     """As a folder and as bytes."""
-    for save in (lambda: artifact.write(tmp_path / "m", model), model.to_bytes):
+    for save in (lambda: artifact.write(tmp_path / "new" / "m", model), model.to_bytes):
         with pytest.raises(ArtifactError, match=message):
             save()
-    assert not (tmp_path / "m").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_is_not_saved_over_what_is_not_a_model(tmp_path):

@@ -277,6 +277,9 @@ def test_bytes_with_a_tail_or_of_something_else_are_refused():
     for other in (b"", b"\x80\x04K\x01.", b"PK\x03\x04" * 10):
         with pytest.raises(ArtifactError, match="not a Tacenda model"):
             Artifact.from_bytes(other)
+    for other in ("abc", 10**12, None):
+        with pytest.raises(ArtifactError, match=f"read from bytes, not from {other!r}"):
+            Artifact.from_bytes(other)
 
 
 def test_bytes_whose_nested_models_go_too_deep_are_refused():

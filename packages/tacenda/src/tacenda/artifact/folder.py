@@ -103,24 +103,16 @@ class Artifact:
 
     def to_bytes(self) -> bytes:
         """Return the artifact in one piece. Raises ArtifactError for content that cannot be saved."""
-        _encode(self, {}, {})  # what cannot be saved, or is nested too deep, is refused first
-        blobs: list[bytes] = []
-        files: dict[str, _Member] = {}
-        nested: dict[str, _Member] = {}
-        if self.arrays:
-            blobs.append(named_arrays.encode(named_arrays.check(self.arrays)))
-            member = _Member.of(blobs[0])
-            files[member.file_name(mapped=False)] = member
-        for name, part in sorted(self.nested.items()):
-            check_name(name)
-            blobs.append(part.to_bytes())
-            nested[name] = _Member.of(blobs[-1])
-        head = _encode(self, files, nested)
-        return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
+        _check(self)
+        return _to_bytes(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Artifact:
-        """Read what `to_bytes` gave, checking sizes, hashes and every rule of the folder form."""
+        """Read what `to_bytes` gave, checking sizes, hashes and every rule of the folder form. Raises ArtifactError."""
+        try:
+            memoryview(data)  # `bytes` would make zeros of a number
+        except TypeError:
+            raise ArtifactError(f"a model is read from bytes, not from {data!r:.80}") from None
         return _from_bytes(bytes(data), depth=0)
 
 
@@ -186,6 +178,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     """
     folder = reading.path_of(path, ArtifactError)
     try:
+        _check(artifact)
         created = not os.path.lexists(folder)
         if created:
             folder.mkdir(parents=True, exist_ok=True)
@@ -270,10 +263,7 @@ def _check_replaceable(folder: Path) -> None:
 def _write_into(folder: Path, artifact: Artifact) -> bytes:
     """Write an artifact, its manifest last; return the manifest's bytes."""
     arrays = named_arrays.check(artifact.arrays)
-    # what cannot be saved, or is nested too deep, fails before anything is written
-    _encode(artifact, {}, {})
-    files: dict[str, _Member] = {}
-    nested: dict[str, _Member] = {}
+    manifest = _Manifest(artifact, {}, {}, _seal(artifact))
     for mapped in (False, True):
         some = {name: a for name, a in arrays.items() if (name in artifact.mapped) == mapped}
         if some:
@@ -283,19 +273,18 @@ def _write_into(folder: Path, artifact: Artifact) -> bytes:
                 member = _Member(path.stat().st_size, store.sha256_of(path))
                 name = member.file_name(mapped)
                 store.commit(path, folder / name)
-                files[name] = member
+                manifest.files[name] = member
     for name, part in sorted(artifact.nested.items()):
-        check_name(name)
         with store.temporary(folder) as scratch:
             head = _Member.of(_write_into(scratch, part))
-            nested[name] = head.in_folder(name)
-            target = folder / nested[name].folder
+            manifest.nested[name] = head.in_folder(name)
+            target = folder / manifest.nested[name].folder
             if not _is_whole(target, head):
                 store.remove(target)  # it is damaged, and so is a model that names it
                 store.commit(scratch, target)
-    manifest = _encode(artifact, files, nested)
-    store.write_file(folder / MANIFEST, manifest)
-    return manifest
+    data = _encode(manifest)
+    store.write_file(folder / MANIFEST, data)
+    return data
 
 
 def _read_head(folder: Path) -> bytes:
@@ -390,6 +379,20 @@ def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> No
 # ---- bytes ----
 
 
+def _to_bytes(artifact: Artifact) -> bytes:
+    blobs: list[bytes] = []
+    manifest = _Manifest(artifact, {}, {}, _seal(artifact))
+    if artifact.arrays:
+        blobs.append(named_arrays.encode(named_arrays.check(artifact.arrays)))
+        member = _Member.of(blobs[0])
+        manifest.files[member.file_name(mapped=False)] = member
+    for name, part in sorted(artifact.nested.items()):
+        blobs.append(_to_bytes(part))
+        manifest.nested[name] = _Member.of(blobs[-1])
+    head = _encode(manifest)
+    return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
+
+
 def _from_bytes(data: bytes, depth: int) -> Artifact:
     if depth > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
@@ -419,15 +422,30 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
 # ---- the manifest ----
 
 
-def _encode(
-    artifact: Artifact, files: Mapping[str, _Member], nested: Mapping[str, _Member]
-) -> bytes:
+def _check(artifact: Artifact, *names: str) -> None:
+    """Raise ArtifactError, which names the nested model, for what cannot be saved, or is nested too deep."""
+    if len(names) > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
+    try:
+        named_arrays.check(artifact.arrays)
+        _encode(_Manifest(artifact, {}, {}))
+        for name in artifact.nested:
+            check_name(name)
+    except ArtifactError as error:
+        where = f"in the nested model {'/'.join(names)!r}, " if names else ""
+        raise ArtifactError(f"{where}{error}") from error
+    for name, part in artifact.nested.items():
+        _check(part, *names, name)
+
+
+def _encode(manifest: _Manifest) -> bytes:
     """Return the bytes of ``model.json``; raise `ArtifactError` for what JSON cannot hold exactly."""
 
     def entry(member: _Member) -> dict[str, Any]:
         head = {"folder": member.folder} if member.folder else {}
         return {**head, "size": member.size, "sha256": member.sha256}
 
+    artifact = manifest.artifact
     document = {
         "format": _FORMAT,
         "format_version": FORMAT_VERSION,
@@ -435,11 +453,11 @@ def _encode(
         "config": _copy_json(artifact.config, "config"),
         "fitted_on": _copy_json(artifact.fitted_on, "fitted_on"),
         "figures": _copy_json(artifact.figures, "figures"),
-        "files": {name: entry(member) for name, member in sorted(files.items())},
-        "nested": {name: entry(member) for name, member in sorted(nested.items())},
+        "files": {name: entry(member) for name, member in sorted(manifest.files.items())},
+        "nested": {name: entry(member) for name, member in sorted(manifest.nested.items())},
     }
     _check_values(document)
-    document[_SEAL] = _seal(artifact)
+    document[_SEAL] = manifest.seal
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
         raise ArtifactError(
@@ -507,10 +525,8 @@ def _read_entry(name: str, entry: Any, known: set[str]) -> _Member:
     return _Member(size, sha256, entry.get("folder", ""))
 
 
-def _seal(artifact: Artifact, depth: int = 0) -> str:
+def _seal(artifact: Artifact) -> str:
     """Return a hash of what belongs together, of which a few numbers of every array are read."""
-    if depth > _MAX_DEPTH:
-        raise ArtifactError(_TOO_DEEP)
     head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name, array in sorted(named_arrays.check(artifact.arrays).items()):
@@ -519,7 +535,7 @@ def _seal(artifact: Artifact, depth: int = 0) -> str:
         digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())
         digest.update(some.astype(some.dtype.newbyteorder("<"), copy=False).tobytes())
     for name, part in sorted(artifact.nested.items()):
-        digest.update(f"{name} {_seal(part, depth + 1)}\0".encode())
+        digest.update(f"{name} {_seal(part)}\0".encode())
     return digest.hexdigest()
 
 
