@@ -2,14 +2,14 @@ import contextvars
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from support.processes import output_of
 from tacenda import kernels, plugins
-from tacenda.arrays import Array, Int, Int32
+from tacenda.arrays import Array, Int, Int32, Offsets
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
 from tacenda.kernels.shared import unit_rows
@@ -342,9 +342,33 @@ def test_integers_are_not_converted_to_others():
         found = pick(np.array([1, 2]))
         assert found.dtype == np.int32
         np.testing.assert_array_equal(found, [1, 2])
-        for wide in (np.array([2**32 + 1]), np.array([-(2**31) - 1]), np.array([2**63], "u8")):
-            with pytest.raises(KernelError, match=r"rows must be int32 \(n=1\)"):
-                pick(wide)
+        for wide, dtype in ((2**32 + 1, "i8"), (-(2**31) - 1, "i8"), (2**63, "u8")):
+            with pytest.raises(KernelError, match=f"rows holds {wide}, which int32 cannot hold"):
+                pick(np.array([1, wide], dtype))
+    del dispatch.OPERATIONS["pick"]
+
+
+class Cut(NamedTuple):
+    rows: Int32[Array, "n"]
+    offsets: Offsets[Array, "pieces n"]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (Cut([0.5], [0, 1]), "second.rows must be integers"),
+        (Cut([2**32], [0, 1]), "second.rows holds 4294967296"),
+        (Cut([1], [0, 2]), "second.offsets must ascend from 0 to 1"),
+    ],
+)
+def test_an_error_names_a_field_with_its_argument(second, said):
+    @kernels.operation
+    def pick(rows: Int32[Array, "m"], second: Cut):
+        return rows
+
+    rows = np.zeros(1, np.int32)
+    with kernels.use("reference"), pytest.raises(KernelError, match=f"^pick: {said}"):
+        pick(rows, second)
     del dispatch.OPERATIONS["pick"]
 
 

@@ -148,7 +148,9 @@ class Declared:
         spec, absent = spec_of(hint)
         if spec is None:
             return None
-        spec, label = replace(spec, constraints=(*spec.constraints, *marks)), f"{self.name}: {name}"
+        spec = replace(spec, constraints=(*spec.constraints, *marks))
+        path = name if field is None else f"{self.parameters[at].name}.{name}"
+        label = f"{self.name}: {path}"
         if any(isinstance(each, Cuts) for each in spec.constraints):
             rank, check = 3, _make_offsets_check(label, spec)
         elif spec.kind.startswith("float"):
@@ -228,7 +230,9 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
             converted = convert(value, target)
             # a number beyond the dtype wraps around
             if limits is None and not (converted == value).all():
-                raise KernelError(_describe_mismatch(name, value, target, spec, sizes))
+                raise KernelError(
+                    f"{name} holds {value[converted != value][0]}, which {target} cannot hold"
+                )
             return converted
         return value
 
@@ -237,12 +241,13 @@ def _make_number_check(name: str, spec: Spec) -> _Check:
 
 def _make_offsets_check(name: str, spec: Spec) -> _Check:
     """Make the check of offsets, which become int64 on the host."""
-    pieces, cuts = spec.dims[0].partition("+")[0], spec.constraints[0].dimension
+    pieces = spec.dims[0].partition("+")[0]
+    items = next(each.dimension for each in spec.constraints if isinstance(each, Cuts))
 
     def check(value: Any, sizes: _Sizes) -> Any:
         known = sizes.get(pieces)
         value = check_offsets(
-            _to_array(name, value), sizes[cuts], what=name, pieces=known, error=KernelError
+            _to_array(name, value), sizes[items], what=name, pieces=known, error=KernelError
         )
         sizes[pieces] = len(value) - 1
         return value
