@@ -58,6 +58,20 @@ def test_repr_says_the_models_the_weights_and_whether_it_is_fitted():
     assert repr(mixture) == said.format(one, two, "fitted")
 
 
+def test_repr_neither_raises_nor_warns_nor_changes_a_component():
+    """Of components that were fitted again, even to other words."""
+    one, two = KneserNey(order=1).fit(TEXT), KneserNey(order=2).fit(TEXT)
+    inner = Mixture({"one": one, "two": two}).fit_weights(VALID)
+    outer = Mixture([inner])
+    two.fit([["x"]])
+    told = inner.fitted_on
+    with warnings.catch_warnings(action="error"):
+        assert repr(inner) in repr(outer)
+    assert inner.fitted_on is told
+    with pytest.warns(TacendaWarning), pytest.raises(CorpusError, match="not have the words"):
+        outer.score("a0")
+
+
 def test_a_weight_of_zero_takes_a_component_out(models):
     mixture = Mixture(models, [0, 1, 0])
     assert mixture.score("a0 b1") == pytest.approx(models["order-2"].score("a0 b1"))

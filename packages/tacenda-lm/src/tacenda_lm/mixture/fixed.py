@@ -124,7 +124,7 @@ class Mixture(LanguageModel):
         models = ", ".join(f"{name!r}: {model!r}" for name, model in self._models.items())
         weights = ", ".join(f"{weight:.4g}" for weight in self._weights)
         try:
-            _ = [model.vocabulary for model in self._models.values()]
+            _ = self.vocabulary
             state = "fitted"
         except NotFittedError:
             state = "not fitted"
@@ -244,17 +244,9 @@ class Mixture(LanguageModel):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the first component.
-
-        Raises NotFittedError, and CorpusError where the components do not have the same words.
-        """
-        theirs = [model.vocabulary for model in self._models.values()]
-        self._warn_of_refits()
-        if not _are_same(self._mapped, theirs):  # a component may have been fitted again
-            named = zip(theirs, self._models, strict=True)
-            self._maps = [_make_map(theirs[0], vocabulary, name) for vocabulary, name in named]
-            self._mapped = theirs
-        return theirs[0]
+        """The vocabulary of the first component. Raises NotFittedError if a component is not fitted."""
+        first, *_ = [model.vocabulary for model in self._models.values()]
+        return first
 
     @property
     def string_tokenizer(self) -> str:
@@ -368,8 +360,20 @@ class Mixture(LanguageModel):
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
         """Return the components, each with its ids of the words of `vocabulary`, None for the same ids."""
-        _ = self.vocabulary  # brings the maps up to date
+        self._match_words()
         return zip(self._models.values(), self._maps, strict=True)
+
+    def _match_words(self) -> None:
+        """Bring the maps up to date, and warn of components that were fitted again.
+
+        Raises NotFittedError, and CorpusError where the components do not have the same words.
+        """
+        theirs = [model.vocabulary for model in self._models.values()]
+        self._warn_of_refits()
+        if not _are_same(self._mapped, theirs):
+            named = zip(theirs, self._models, strict=True)
+            self._maps = [_make_map(theirs[0], vocabulary, name) for vocabulary, name in named]
+            self._mapped = theirs
 
     # -- saved model -------------------------------------------------------------------------------
 
@@ -378,7 +382,7 @@ class Mixture(LanguageModel):
         return {"components": list(self._models), **numbers}
 
     def arrays(self) -> Saved:
-        _ = self.vocabulary
+        self._match_words()
         return {"weights": self._weights}
 
     def nested(self) -> Mapping[str, Estimator]:
@@ -397,7 +401,7 @@ class Mixture(LanguageModel):
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
             model = cls({name: nested[name] for name in names}, **numbers)
-            _ = model.vocabulary
+            model._match_words()
         except (ConfigurationError, CorpusError, NotFittedError) as error:
             raise ArtifactError(f"its components or numbers do not fit: {error}") from error
         model._weights = weights
