@@ -604,7 +604,7 @@ STRANGE = ['a,"b"', "\u00e9\t;", "=1+1", "<unk>", "'", "日本", "x" * 300]
 def test_what_is_written_is_read_back(model, tmp_path, ending):
     path = tmp_path / f"table{ending}"
     table = surprisal_table(
-        model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace"
+        model, {"one, two": " ".join(STRANGE), "3\r4": "a"}, tokenizer="whitespace"
     )
     table.write(path)
     with path.open(encoding="utf8", newline="") as stream:

@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO, TypeAlias, cast
 
 import numpy as np
@@ -126,7 +127,10 @@ class SurprisalTable:
             with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
                 self.write(stream, delimiter=delimiter, header=header)
             return
-        writer = csv.writer(cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n")
+        put = cast("TextIO", target).write
+        # a value with a line end is quoted only if that is part of the writer's own
+        lines: Any = SimpleNamespace(write=lambda line: put(line.removesuffix("\r\n") + "\n"))
+        writer = csv.writer(lines, delimiter=delimiter or ",", lineterminator="\r\n")
         if header:
             writer.writerow(self.columns)
         for row in self.rows():
