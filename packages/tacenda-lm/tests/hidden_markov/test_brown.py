@@ -194,6 +194,7 @@ def test_a_damaged_file_is_refused(write_file, line, said):
         *((("a", "0", n), f"count of 'a' is {n!r}, and must be a whole") for n in (1.5, True, -1, "2")),
         (("a", 10, 1), "the path 10 of 'a' is no string of 0 and 1"),
         ((float("nan"), "0", 1), "the word nan is not a string"),
+        *((row, "is not a word, its path and its count") for row in (("a", "0"), 5)),
     ],
 )  # fmt: skip
 def test_rows_of_other_types_are_refused(row, said):

@@ -46,6 +46,8 @@ def test_the_fast_path_agrees_whatever_the_sizes(contexts, types, hidden, size, 
     assert found.shape == expected.shape
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=3e-6, atol=2e-5)
+    scale = 1 + (1 + np.abs(a).max(axis=0) + np.abs(b)).sum(axis=1, keepdims=True)
+    assert (np.abs(found - expected) <= 5e-7 * scale).all()
 
 
 def test_infinity_and_nan_stay_in_the_rows_of_their_contexts():

@@ -25,14 +25,19 @@ class BrownClusters:
     """Words at the leaves of a binary tree: words of one class share a bit string, similar classes share a prefix.
 
     ``rows`` are word, bit string and count of each word. The attributes ``paths``, the bit strings of words, and
-    ``counts``, how often each occurred, are read-only. Raises DataError if a word is no string or occurs twice, a path
-    is no bit string or begins with the bits of another class, or a count is negative or no whole number.
+    ``counts``, how often each occurred, are read-only. Raises DataError if a row has not these three, a word is no
+    string or occurs twice, a path is no bit string or begins with the bits of another class, or a count is negative or
+    no whole number.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
         paths: dict[str, str] = {}
         counts: dict[str, int] = {}
-        for word, path, count in rows:
+        for row in rows:
+            try:
+                word, path, count = row
+            except (TypeError, ValueError):
+                raise DataError(f"{row!r:.80} is not a word, its path and its count") from None
             if not isinstance(word, str):
                 raise DataError(f"the word {word!r:.80} is not a string")
             if word in paths:

@@ -1,8 +1,8 @@
 """The look-ups of `lookup` and `words` in plain Python, for the first lines of a process, with the same results.
 
 Importing numba takes as long as scoring some thousand words here. Arguments and results are those of the compiled
-functions of the same names, but ``words`` is a pair: a vocabulary, and whether text is split only at ASCII whitespace.
-Places that are read from a table are clipped to the same bounds.
+functions of the same names, which only `penalty` lacks. But ``words`` is a pair: a vocabulary, and whether text is
+split only at ASCII whitespace. Places that are read from a table are clipped to the same bounds.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def resolve(data: _Data, shape: _Int64, context: _Int64, before: _Int64) -> int:
 
 
 def penalty(data: _Data, shape: _Int64, context: _Int64) -> float:
-    """Return the sum of the back-offs of all listed endings of a context; there is no compiled version."""
+    """Return the sum of the back-offs of all listed endings of a context."""
     rows = shape.tolist()
     places = _find_endings(data, rows, context.tolist())
     return sum((_backoff(data, rows, k, place) for k, place in enumerate(places)), 0.0)

@@ -153,7 +153,7 @@ class CheckpointFolder:
                 raise self._damage_error(f"has format {version!r}, this release reads {FORMAT}")
             for name in ("identity", "progress", "files"):
                 if not isinstance(manifest[name], dict):
-                    raise self._damage_error(f"has a {name} that is no JSON object")
+                    raise self._damage_error(f"holds no JSON object as its {name}")
             arrays = {
                 role: self._read_arrays(role, entry) for role, entry in manifest["files"].items()
             }

@@ -137,11 +137,11 @@ def context_sum_backward(
     grad: Float[Array, "rows width", cast],
     threads: int = 1,
 ) -> ContextGradients:
-    """Compute gradients of a loss with respect to the arguments of `context_sum`.
+    """Compute gradients of a loss with respect to R, c, b and a of `context_sum`.
 
-    ``grad`` (rows, width) is the gradient of the loss with respect to the predicted vectors. ``before``, of
-    `Predicted`, is taken as constant: no gradient reaches the words that it was summed from. Sums have a fixed order,
-    whatever the number of threads.
+    ``grad`` (rows, width) is the gradient of the loss with respect to the predicted vectors. The rates lambda and
+    ``before``, of `Predicted`, are taken as constants: no gradient reaches the words that ``before`` was summed from.
+    Sums have a fixed order, whatever the number of threads.
     """
     R, places, offsets, ids = table, text.places, text.offsets, text.ids
     c, _, rates, a = (part.astype(np.float64) for part in context)
