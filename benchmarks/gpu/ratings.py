@@ -14,7 +14,7 @@ from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
 from tacenda_surprise import gibbs
-from tacenda_surprise.boltzmann import Cases, RBMSettings
+from tacenda_surprise.boltzmann import CaseData, RBMSettings
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
 from tacenda_surprise.identities import Identities
@@ -108,7 +108,7 @@ def divergence(shape: Shape) -> Case:
     def make(device: str) -> Callable[[], Any]:
         ratings, settings = generated(shape), RBMSettings(n_hidden=HIDDEN)
         scale = Scale.of(Catalogue.of(ratings), ratings)
-        cases = Cases.of(settings, scale, ratings, None)
+        cases = CaseData.of(settings, scale, ratings, None)
         task = of_machines.Task(settings, 0, scale, ratings, None)
         trained = of_machines.ContrastiveDivergence(task, cases, device=device)
         batches = np.array_split(np.random.default_rng(0).permutation(shape.items), BATCHES)

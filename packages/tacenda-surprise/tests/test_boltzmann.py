@@ -13,7 +13,7 @@ from tacenda.fitting.history import DivergenceError
 from tacenda.fitting.trainer import pack
 from tacenda.ratings import IdIndex, Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
-from tacenda_surprise.boltzmann import Cases, ContrastiveDivergence, RBMSettings, Task
+from tacenda_surprise.boltzmann import CaseData, ContrastiveDivergence, RBMSettings, Task
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, find_sharpness, raise_means, tilt
@@ -49,7 +49,7 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
 
     def errors(seed):
         settings = RBMSettings(n_hidden=4, orientation="user")
-        cases = Cases.of(settings, scale, ratings, None)
+        cases = CaseData.of(settings, scale, ratings, None)
         trained = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
         start = {n: np.full_like(p, 0.5) for n, p in pack(trained.learned).items()}
         trained.load_parameters(start)
@@ -64,7 +64,7 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
 def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
     scale = Scale.of(Catalogue.of(ratings), ratings)
     settings = RBMSettings(n_hidden=4, orientation="user")
-    cases = Cases.of(settings, scale, ratings, None)
+    cases = CaseData.of(settings, scale, ratings, None)
     trained = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
     divergence = boltzmann.boltzmann_divergence
 
@@ -96,7 +96,7 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
     catalogue = Catalogue.of(ratings)
     scale = Scale.of(catalogue, ratings)
     settings = RBMSettings(orientation="user")
-    cases = Cases.of(settings, scale, ratings, None)
+    cases = CaseData.of(settings, scale, ratings, None)
     assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
     assert np.corrcoef(slopes, cases.slopes)[0, 1] > 0.95
 

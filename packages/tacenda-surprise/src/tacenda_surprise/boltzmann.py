@@ -1,6 +1,6 @@
 """Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): options, data and training.
 
-`tacenda_surprise.levels.Scale` and `Cases` bring ratings into the form of visible units and cases
+`tacenda_surprise.levels.Scale` and `CaseData` bring ratings into the form of visible units and cases
 (`tacenda_surprise.machine`). Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the
 gradients of minibatches with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does
 (section 5.4.2).
@@ -41,7 +41,7 @@ from tacenda_surprise.bias import Alternation, alternate
 from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import MIN_VARIANCE, Scale, find_sharpness, narrow, raise_means
-from tacenda_surprise.machine import Learned, Machine, Usual, solve_units
+from tacenda_surprise.machine import FittedRBM, Learned, Usual, solve_units
 from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
 
 OPERATIONS = {
@@ -173,7 +173,7 @@ def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
 
 
 @dataclass(frozen=True)
-class Cases:
+class CaseData:
     """The training data by case, and what is estimated from them before training.
 
     Scores have biases of cases and visible units, found as `BiasOnly` does. The visible biases are logarithms of
@@ -196,7 +196,7 @@ class Cases:
     @classmethod
     def of(
         cls, settings: RBMSettings, scale: Scale, ratings: Ratings, known: Identities | None
-    ) -> Cases:
+    ) -> CaseData:
         """Orient ratings and identities, given by user, as the settings say, and estimate biases and slopes."""
         if settings.items_are_cases:
             known = None if known is None else known.by_item(ratings.n_items)
@@ -233,17 +233,19 @@ def _estimate_usual(
     of the residuals.
     """
     expected = biases.b[scored.user_ids] + biases.c[scored.item_ids]
-    variance = max(float(np.var(scored.values - expected)), MIN_VARIANCE)
-    of_cases, of_visible = biases.penalties
-    numbers = of_cases, of_visible, of_visible + _SHAPE_PRIOR_COUNT, variance, 0.0
-    usual = Usual(biases.b.astype(np.float32), *map(np.float64, numbers))
+    of_cases, of_visible = map(np.float64, biases.penalties)
+    usual = Usual(
+        case_biases=biases.b.astype(np.float32), of_cases=of_cases, of_visible=of_visible,
+        damping=of_visible + _SHAPE_PRIOR_COUNT,
+        variance=np.maximum(np.var(scored.values - expected), MIN_VARIANCE),
+        sharpness=np.float64(0.0),  # found below, from the smooth frequencies
+    )  # fmt: skip
     # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
     smooth = usual.smooth(base, s, counts, biases.c)
     # Many cases together have a wider distribution than one case: k s^2 narrows it to the variance of one.
     sample = np.random.default_rng(0).permutation(len(expected))[:_SHARPNESS_SAMPLE]
-    sharpness = find_sharpness(
-        smooth[scored.item_ids[sample]], s, expected[sample], biases.expected_error
-    )
+    rows = smooth[scored.item_ids[sample]]
+    sharpness = find_sharpness(rows, s, expected[sample], biases.expected_error)
     usual = replace(usual, sharpness=np.float64(sharpness))
     return usual, narrow(smooth, s, biases.c, sharpness)
 
@@ -257,7 +259,7 @@ class Task(NamedTuple):
     ratings: Ratings  # by user
     known: Identities | None  # of all users, with conditioning
     held_out: Ratings | None = None  # the ratings that decide when to stop
-    start: Machine | None = None  # from which training goes on
+    start: FittedRBM | None = None  # from which training goes on
     passed: int = 0  # epochs of the schedule of the learning rate that are over
 
 
@@ -270,7 +272,7 @@ class _Trainer(Trainer):
     learned: Learned
 
     def __init__(
-        self, task: Task, cases: Cases, start: Machine | None = None, device: str = "cpu"
+        self, task: Task, cases: CaseData, start: FittedRBM | None = None, device: str = "cpu"
     ) -> None:
         settings = self._settings = task.settings
         self._task, self._cases, self._scale, self._device = task, cases, task.scale, device
@@ -315,10 +317,10 @@ class _Trainer(Trainer):
         sizes = offsets[numbers + 1] - offsets[numbers]
         return StepResult(error * self._scale.unit**2, float(max(sizes.sum(), 1)))
 
-    def machine(self) -> Machine:
+    def machine(self) -> FittedRBM:
         """Return the RBM with the parameters of this moment."""
         cases, learned = self._cases, self.learned.to("cpu").copy()
-        start = Machine(
+        start = FittedRBM(
             **dict(learned.items()),
             slopes=cases.slopes,
             base=cases.base,
@@ -364,7 +366,7 @@ class ContrastiveDivergence(_Trainer):
     """Minibatches of cases, and Adam."""
 
     def __init__(
-        self, task: Task, cases: Cases, start: Machine | None = None, device: str = "cpu"
+        self, task: Task, cases: CaseData, start: FittedRBM | None = None, device: str = "cpu"
     ) -> None:
         super().__init__(task, cases, start, device)
         self._usual = to_device(cases.visible_biases, device)
@@ -428,13 +430,13 @@ class _StopIfFaded(Callback):
 
 def train(
     task: Task, run: FitRun, epochs: int, identify: Callable[..., dict[str, Any]]
-) -> tuple[Machine, History]:
+) -> tuple[FittedRBM, History]:
     """Train an RBM on the cases that have ratings; ``identify`` returns what identifies it in a checkpoint.
 
     If training continues from a fitted RBM, visible units that it lacks are solved for.
     """
     settings, scale, held_out = task.settings, task.scale, task.held_out
-    cases = Cases.of(settings, scale, task.ratings, task.known)
+    cases = CaseData.of(settings, scale, task.ratings, task.known)
     start = None if task.start is None else _extend(task.start, scale, cases)
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
@@ -474,7 +476,7 @@ def choose_batch_size(n_cases: int) -> int:
     return max(_MIN_BATCH_CASES, -(-n_cases // _MAX_BATCHES))
 
 
-def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
+def bytes_needed(settings: RBMSettings, cases: CaseData) -> int:
     """Count the bytes that training takes on a device: parameters with Adam's averages, data, and a minibatch."""
     (visible, levels), hidden = cases.visible_biases.shape, settings.n_hidden
     sizes = np.diff(cases.ratings.user_offsets)
@@ -489,7 +491,7 @@ def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     return int(24 * parameters + 8 * len(cases.levels) + 4 * known + step)
 
 
-def _extend(machine: Machine, scale: Scale, cases: Cases) -> Machine:
+def _extend(machine: FittedRBM, scale: Scale, cases: CaseData) -> FittedRBM:
     """Add rows for visible units of ``cases`` that the RBM does not have, solved for one by one.
 
     At the learning rate at which a fit ends, training alone would take long to bring new units to where the old ones

@@ -1,6 +1,6 @@
 """Parameters of a restricted Boltzmann machine (RBM) for ratings, and visible units that come after its training.
 
-A case is an item or a user, whose ratings are the visible units. In a complete RBM (`Machine.complete`) the last rows
+A case is an item or a user, whose ratings are the visible units. In a complete RBM (`FittedRBM.complete`) the last rows
 of the tables for predictions are the average visible unit and the average case, which stand for unknown ones, so that
 number -1 finds them.
 
@@ -43,7 +43,7 @@ _BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model doe
 
 
 class Usual(Arrays):
-    """Prior of the biases of visible units and cases: see `tacenda_surprise.boltzmann.Cases`."""
+    """Prior of the biases of visible units and cases: see `tacenda_surprise.boltzmann.CaseData`."""
 
     case_biases: Float32[Array, "cases"]  # in scores
     # ratings at the average score that a case, and a visible unit, begins with
@@ -88,7 +88,7 @@ class Learned(Arrays):
     side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
 
 
-class Machine(Learned):
+class FittedRBM(Learned):
     """A trained RBM: its parameters, and what was estimated from the ratings."""
 
     slopes: Float32[Array, "cases"]  # o
@@ -132,7 +132,7 @@ class Machine(Learned):
             )
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
-    def grow(self, n_visible: int, n_cases: int) -> Machine:
+    def grow(self, n_visible: int, n_cases: int) -> FittedRBM:
         """Copy the RBM with rows for more visible units and cases; new units have the usual biases only."""
         biases = lengthen(self.visible_biases, n_visible)
         biases[len(self.visible_biases) :] = self.base
@@ -149,7 +149,7 @@ class Machine(Learned):
             usual=usual,
         )
 
-    def complete(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
+    def complete(self, of_visible: Numbers, of_cases: Numbers) -> FittedRBM:
         """Append a row for an unknown visible unit or case, the mean of the rows of those with ratings.
 
         ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for rows with ratings, else 0. Tables that only
@@ -200,7 +200,7 @@ def compute_odds(W: Floats, b: Floats, p: Floats, o: Floats, s: Floats) -> Float
 
 
 def solve_visible(
-    machine: Machine,
+    machine: FittedRBM,
     scale: Scale,
     activations: Floats,
     cases: Numbers,
@@ -245,7 +245,7 @@ def penalty_of(penalty: float, n_cases: int) -> float:
 
 
 def solve_units(
-    machine: Machine, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
+    machine: FittedRBM, scale: Scale, ratings: Ratings, units: Iterable[int], penalty: float
 ) -> None:
     """Solve in place for some visible units, the users of ``ratings``; ``penalty`` holds for each case."""
     activations, penalty = expit(machine.inputs), penalty_of(penalty, len(machine.inputs))

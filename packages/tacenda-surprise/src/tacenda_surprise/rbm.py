@@ -23,7 +23,7 @@ from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings, Task
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, raise_means
-from tacenda_surprise.machine import Machine, compute_odds, penalty_of, solve_units, solve_visible
+from tacenda_surprise.machine import FittedRBM, compute_odds, penalty_of, solve_units, solve_visible
 from tacenda_surprise.rows import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
@@ -40,8 +40,8 @@ class RBM(RatingAlgorithm):
 
     name = "rbm"
     settings: RBMSettings
-    learned_class = Machine
-    learned: Machine | None
+    learned_class = FittedRBM
+    learned: FittedRBM | None
 
     __init__ = configured_by(RBMSettings)(RatingAlgorithm.__init__)
 
@@ -140,18 +140,18 @@ class RBM(RatingAlgorithm):
         self._catalogue, self.learned = catalogue, machine
 
     def _finish(
-        self, machine: Machine, history: History, ratings: Ratings, validated: History | None = None
+        self, rbm: FittedRBM, history: History, ratings: Ratings, validated: History | None = None
     ) -> None:
         """Set what the fit learned; ``validated`` is the history of a fit that held ratings out."""
         # A first fit that is not repeated has the penalty of fewer ratings than there are.
         penalty = np.float64(self.settings.penalty_for(ratings))
-        self.learned, self.history = replace(machine, penalty=penalty), history
+        self.learned, self.history = replace(rbm, penalty=penalty), history
         self._report(validated)
 
     # -- predicting --------------------------------------------------------------------------------
 
     @cached_property
-    def _machine(self) -> tuple[Machine, Scale]:
+    def _machine(self) -> tuple[FittedRBM, Scale]:
         """The RBM with rows for unknown users and items, and the scores of its levels."""
         learned = self._learned(self.learned)
         completed = learned.complete(*sides(self.settings, *self._rated))
@@ -285,17 +285,17 @@ def _average(chances: Floats, of: Floats) -> Floats:
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
-def _damping(machine: Machine) -> float:
+def _damping(machine: FittedRBM) -> float:
     """Return how many ratings at the expected value a new case begins with."""
     return _FORMER_DAMPING if machine.usual is None else float(machine.usual.of_cases)
 
 
 def estimate_case_slope(
-    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
+    machine: FittedRBM, scale: Scale, visible: Numbers, levels: Numbers, damping: float
 ) -> float:
     """Estimate the slope o of a new case from the levels (n,) of visible units (n,).
 
-    As in `Cases`, but from the visible biases alone. ``damping`` ratings at the expected value count, too.
+    As in `CaseData`, but from the visible biases alone. ``damping`` ratings at the expected value count, too.
     """
     logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
     excess = scale.scores[levels] - softmax(logits, axis=1) @ scale.scores
