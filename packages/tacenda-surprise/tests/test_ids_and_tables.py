@@ -125,10 +125,12 @@ def test_columns_of_which_only_some_have_the_expected_names_must_be_in_order():
             DataError, match=r"has no column 'item', and its column '.*' is not the .*: name"
         ):
             BiasOnly().fit(Frame(**columns))
-    with pytest.raises(
-        DataError, match="no column 'user', and its column 'item' is not the second"
+    for name, columns in (
+        ("item", {"item": items, "customer": users}),
+        ("rating", {"rating": ratings, "customer": users, "film": items}),
     ):
-        ImplicitMF().fit(Frame(item=items, customer=users))
+        with pytest.raises(DataError, match=f"no column 'user', and its column '{name}' is not"):
+            ImplicitMF().fit(Frame(**columns))
 
 
 @pytest.mark.parametrize("make", [BiasOnly, ImplicitMF])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from support.ratings import Frame
 from support.recommenders import trainset_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
@@ -82,6 +83,8 @@ def test_pairs_frames_sparse_matrices_and_ratings_are_read_alike(pairs):
     expected = lists(pairs)
     assert lists(iter([(u, i, "further fields") for u, i in pairs])) == expected
     assert lists([*pairs, *pairs]) == expected
+    users, items = zip(*pairs, strict=True)
+    assert lists(Frame(time=range(len(pairs)), item=items, user=users)) == expected
     triples = [(u, i, 3.0) for u, i in pairs]
     assert lists(trainset_of(triples)) == expected
     assert lists(ratings).keys() == expected.keys()

@@ -9,8 +9,9 @@ from scipy.optimize import minimize
 
 from support.recommenders import trainset_of
 from tacenda.errors import TacendaWarning
+from tacenda.ratings import Ratings
 from tacenda_surprise import RBM, BiasOnly
-from tacenda_surprise.catalogue import possible_levels
+from tacenda_surprise.catalogue import Catalogue, possible_levels
 from tacenda_surprise.testing import small_dataset
 from tacenda_surprise.variance import fit_level_probabilities
 
@@ -125,6 +126,17 @@ def test_ratings_that_nobody_has_given_yet_are_levels_where_the_scale_is_near(sc
     assert possible_levels(STARS, scale).tolist() == whole
     assert possible_levels(STARS[1:], (1, 5)).tolist() == [1, 2, 3, 4, 5]
     assert possible_levels(STARS, (0.5, 5)).tolist() == (np.arange(1, 11) / 2).tolist()
+
+
+@given(st.integers(-500, 1000), st.integers(10, 100), st.integers(2, 50))
+def test_ratings_on_the_grid_add_no_level_whatever_its_rounding(lowest, step, n):
+    values = (lowest + step * np.arange(n)) / 100
+    whole = Ratings.from_triples([(0, k, value) for k, value in enumerate(values)])
+    for seen in (whole, whole.select(np.unique([0, 1, n - 1]))):
+        catalogue = Catalogue.of(seen)
+        assert catalogue.grow(whole).levels.tolist() == catalogue.levels.tolist()
+        assert catalogue.extend(whole).counts.tolist() == [1] * n
+    assert Catalogue.of(whole).levels.tolist() == whole.values.tolist()
 
 
 @pytest.mark.parametrize("scale", [(-1, 40), (0, 1e6)])

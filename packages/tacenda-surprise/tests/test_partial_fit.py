@@ -7,7 +7,7 @@ import pytest
 from surprise import accuracy
 from surprise.model_selection import train_test_split
 
-from support.ratings import Frame
+from support.ratings import Frame, changed
 from support.recommenders import MACHINE, MODELS, SMALL, trainset_of
 from tacenda.errors import DataError
 from tacenda.ratings import IdIndex, Ratings
@@ -29,6 +29,16 @@ def test_many_ratings_off_the_levels_are_refused(make):
     off_levels = trainset_of([(f"u{n}", f"i{n % 7 + 1}", 1.01 + n / 16) for n in range(60)])
     with pytest.raises(DataError, match="1 to 5 in 5 levels; fit again"):
         algo.partial_fit(off_levels, 1)
+
+
+@pytest.mark.parametrize("make", [MODELS[name] for name in ("BiasOnly", "PMF", "RBM")])
+def test_the_same_ratings_add_no_level_nor_does_a_scale_rounded_to_float32(make):
+    values = np.arange(1, 50) / 5
+    rows = [(k % 9, k % 7, value) for k, value in enumerate(values)]
+    ratings = Ratings.from_triples(rows, scale=(0.2, 9.8))
+    rounded = changed(ratings, scale=np.float32(ratings.scale).tolist())
+    algo = make().fit(ratings).partial_fit(rounded, 1)
+    assert algo.catalogue.levels.tolist() == np.float32(values).tolist()
 
 
 def test_a_continuous_scale_takes_any_rating_on_it():

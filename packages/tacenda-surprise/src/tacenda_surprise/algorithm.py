@@ -464,7 +464,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             data = data.join(self.rated)
         fitted, known = copy(self), self._join_identities(data.ratings, data.identities)
         seen = self._learned(self.seen)
-        if touched is not None and not data.has_only(touched, before, seen, known):
+        if touched is not None and not data.changes_only(touched, before, seen, known):
             touched = None
         run = self._make_run(callbacks)
         if fitted._instead is not None:

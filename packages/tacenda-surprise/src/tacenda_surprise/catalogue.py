@@ -49,31 +49,31 @@ class Catalogue:
         return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
-        """Return the catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
-
-        Raises DataError if the scale differs, or for ratings off the levels; a continuous scale has none, and stays
-        continuous.
-        """
+        """Return what `grow` does, with the counts of ``ratings``. Raises DataError for ratings off the levels."""
         grown = self.grow(ratings)
-        if self.scale != ratings.scale or len(grown.levels) != len(self.levels):
+        if grown.levels is not self.levels:
             raise DataError(
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
                 f"{self.scale[1]:g} in {len(self.levels) or 'no'} levels; fit again"
             )
-        return replace(grown, levels=self.levels, counts=_counts(ratings, self.levels))
+        return replace(grown, counts=_counts(ratings, self.levels))
 
     def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
-        """Return the catalogue of ``ratings``, as `extend` does, but with their new levels too; the counts stay.
+        """Return the catalogue of ``ratings``, whose users and items begin with those of this one, with new levels.
 
-        ``seen`` are the ratings that may have new levels; None: all. With more than `MOST_LEVELS` levels the scale is
-        continuous from then on.
+        Scale, mean and counts stay. ``seen`` are the ratings that may be new levels; None: all. With more than
+        `MOST_LEVELS` levels the scale becomes continuous, and it stays so.
         """
-        new = ratings.levels if seen is None else seen
-        levels = np.union1d(self.levels, new).astype(np.float32)
-        levels = possible_levels(levels, self.scale) if len(self.levels) else self.levels
+        old, new = self.levels, ratings.levels if seen is None else seen
+        if len(old):
+            nearest = old[np.searchsorted((old[1:] + old[:-1]) / 2, new)]
+            # A level that nobody had given may be some roundings away from the rating that it stands for.
+            new = new[np.abs(new - nearest) > 4 * np.spacing(np.abs(old).max())]
+        grows = len(old) and len(new)
+        levels = possible_levels(np.union1d(old, new), self.scale) if grows else old
         counts = np.zeros(len(levels), np.float32)
         if len(levels):
-            counts[np.searchsorted((levels[1:] + levels[:-1]) / 2, self.levels)] = self.counts
+            counts[np.searchsorted((levels[1:] + levels[:-1]) / 2, old)] = self.counts
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
     def require_levels(self, who: str) -> Floats:
@@ -118,7 +118,7 @@ class Catalogue:
 
 
 def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
-    """Find the possible ratings (levels,): a grid over the ratings seen and the ends of the scale.
+    """Find the possible ratings (levels,): a grid that contains the ratings seen and the ends of the scale.
 
     Its step is the smallest between these points. If the scale is more than `_MAX_UNUSED_WIDTH` times as wide as the
     ratings seen, as 0 to 100 for stars, its ends are ignored. Without such a grid, the levels are the points
@@ -132,8 +132,9 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     if np.ptp(points) / step + 1 > _MAX_UNUSED_WIDTH * (np.ptp(used) / step + 1):
         points = used
     places = (points - points[0]) / np.diff(points).min(initial=np.inf)
-    if places[-1] + 1 <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
-        points = np.linspace(points[0], points[-1], round(places[-1] + 1))
+    whole = np.rint(places)
+    if whole[-1] < MOST_LEVELS and np.allclose(places, whole, atol=1e-3):
+        points = np.interp(np.arange(whole[-1] + 1), whole, points)
     return (points if len(points) <= MOST_LEVELS else points[:0]).astype(np.float32)
 
 

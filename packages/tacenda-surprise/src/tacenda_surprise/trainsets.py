@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from decimal import Decimal
 from itertools import chain, compress, islice, pairwise
 from numbers import Real
@@ -95,7 +95,7 @@ class FitData(NamedTuple):
         Raises ConfigurationError if the rating scales differ.
         """
         old, new = self.ratings, more.ratings
-        if new.scale != old.scale:
+        if not np.array_equal(np.array(new.scale, np.float32), np.array(old.scale, np.float32)):
             raise ConfigurationError(
                 f"the new ratings have the scale {new.scale} and the old ones {old.scale}; give both the same "
                 "Reader(rating_scale=...)"
@@ -123,13 +123,13 @@ class FitData(NamedTuple):
         n_users = max(self.n_users, int(np.searchsorted(ratings.user_offsets, len(ratings))))
         return FitData(ratings, self.identities, users, items, n_users, ratings.mean), touched
 
-    def has_only(
+    def changes_only(
         self, touched: Touched, before: FitData, seen: Identities, known: Identities | None
     ) -> bool:
-        """Whether there are no users and items but those ``before`` and those of the ``touched`` ratings.
+        """Whether a model fitted to ``before`` and ``seen`` needs new rows only for the users and items ``touched``.
 
-        ``seen`` and ``known`` are all identities, before and now, and may differ for users of those ratings alone;
-        ``known`` is None without conditioning.
+        New users and items must be among these, and what users are ``known`` to have rated may have changed for these
+        users alone; ``known`` is None for a model that does not learn from it.
         """
         sides = (touched.users, before.users, self.users), (touched.items, before.items, self.items)
         for ids, old, new in sides:
@@ -284,8 +284,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
 
 
-def read_columns(data: Any, least: int) -> tuple[list[list[Any]], str]:
-    """Read users, items and ratings of a sparse matrix or a data frame of ``least`` columns, and name the last column.
+def read_columns(data: Any, n: int) -> tuple[list[list[Any]], str]:
+    """Read users, items and ratings of a sparse matrix, or the first ``n`` of them of a data frame; name the last.
 
     Anything else has no columns. Raises DataError for a Surprise Dataset, and for a table of a row per user.
     """
@@ -296,41 +296,41 @@ def read_columns(data: Any, least: int) -> tuple[list[list[Any]], str]:
     if issparse(data):
         table = data.tocoo()
         return [part.tolist() for part in (table.row, table.col, table.data)], "the matrix"
-    if not hasattr(data, "iloc") or np.ndim(data) != 2 or data.shape[1] < least:
+    if not hasattr(data, "iloc") or np.ndim(data) != 2 or data.shape[1] < n:
         return [], ""
-    columns, where = _take_columns(data, min(data.shape[1], 3))
-    if len(columns) == 3:
-        _refuse_wide(data, columns)
+    columns, where = _take_columns(data, n)
+    if data.shape[1] > 2:
+        _refuse_wide(data)
     for column, what in zip(columns, ("user", "item"), strict=False):
         check_ids(column, what)
     return columns, where
 
 
 def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
-    """Take the columns of users, items and ratings by their names, or else the first ``n``; and name the last.
+    """Take the first ``n`` of users, items and ratings by the names of columns, or else in order; and name the last.
 
     Raises DataError where some of the names are there, and not where their columns would be taken from.
     """
-    names, order = NAMES[:n], ("first", "second", "third")
+    order = ("first", "second", "third")
     raw = list(getattr(frame, "columns", ()))
     labels = [str(label) for label in raw]
-    places = [place_of(name, labels) for name in names]
-    found = [(k, at) for k, at in enumerate(places) if at is not None]
-    if len(found) == n:
-        chosen, where = [at for _, at in found], f"the column {raw[found[-1][1]]!r}"
+    places = [place_of(name, labels) for name in NAMES]
+    chosen = [at for at in places[:n] if at is not None]
+    if len(chosen) == n:
+        where = f"the column {raw[chosen[-1]]!r}"
     else:
         chosen, where = list(range(n)), f"the {order[n - 1]} column"
-        for k, at in found:
-            if k != at:
+        for k, at in enumerate(places):
+            if at not in (None, k):
                 raise DataError(
-                    f"the data frame has no column {names[places.index(None)]!r}, and its column {raw[at]!r} is not "
-                    f"the {order[k]}: name its columns {', '.join(names)}, or give them in this order"
+                    f"the data frame has no column {NAMES[places.index(None)]!r}, and its column {raw[at]!r} is not "
+                    f"the {order[k]}: name its columns {', '.join(NAMES[:n])}, or give them in this order"
                 )
     return [frame.iloc[:, k].tolist() for k in chosen], where
 
 
-def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
-    """Raise DataError for a data frame with a row per user and a column per item; ``columns`` are its first three.
+def _refuse_wide(data: Any) -> None:
+    """Raise DataError for a data frame with a row per user and a column per item.
 
     A frame with a column named item or rating is a list of ratings. Otherwise the second and third columns of a pivot
     table hold numbers alone, and its labels or its values tell that the numbers are ratings.
@@ -344,9 +344,10 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     is_pivot = getattr(labels, "name", None) is not None
     is_pivot |= len(numbered) == 3 and not numbered <= set(range(_MAX_LIST_COLUMNS))
     can_tell = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
-    if not (is_pivot or can_tell) or not all(map(_may_be_rating, chain(*columns[1:]))):
+    if not (is_pivot or can_tell):
         return
-    if is_pivot or _hold_ratings(*columns):
+    columns = [data.iloc[:, k].tolist() for k in range(3)]
+    if all(map(_may_be_rating, chain(*columns[1:]))) and (is_pivot or _hold_ratings(*columns)):
         raise DataError(
             f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
             "rating with the columns user, item and rating, for example with pandas' melt and dropna"
