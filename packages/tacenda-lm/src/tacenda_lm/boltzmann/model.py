@@ -328,6 +328,7 @@ class TemporalTrainer(BoltzmannTrainer):
         super().__init__(settings, parameters, text, valid)
         n, piece = len(text.ids), settings.piece_words
         wanted = max(1, min(settings.batch_words // piece, n // (_MIN_STEPS * piece)))
+        # as many parts as ceil(n / wanted) words each will fill: of ``wanted`` parts, the last ones might be empty
         self.source = Pieces(text, -(-n // -(-n // wanted)), piece, piece)
         self._firsts = text.firsts
         shape = self.source.parts, parameters.hidden

@@ -61,7 +61,7 @@ class HMM(HiddenMarkov):
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), text, held_out)
         source = Sweeps(fingerprint_arrays(text))
-        history = train(trainer, source, fitting, 1.0)
+        history = train(trainer, source, fitting, 1.0)  # EM ignores the learning rate
         found = trainer.learned
         matrix = np.ascontiguousarray(found.transitions.T)
         self.learned = Whole(found.emissions, found.starts, matrix)

@@ -93,6 +93,7 @@ class TableWriter:
         if backoffs is not None:
             self._data.append(_pack_halves(backoffs))
         if probs is not None:
+            # readers find the end of these values from the bits of a code alone: repeat some, up to a power of two
             self._data.append(_pack_halves(np.resize(probs, 1 << widths[1])))
         n_codes = 0 if backoffs is None else len(backoffs)
         self._layout[order - 1] = ngrams.n_rows, *widths[1:], places.n_lists, n_codes
