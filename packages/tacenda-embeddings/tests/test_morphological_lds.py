@@ -73,7 +73,7 @@ def test_more_rows_than_words_are_those_of_a_larger_vocabulary(lds, output):
     [found] = lds.transform_extended([moved], extra, output=output)
     [expected] = lds.transform_ids([ids], output=output)
     assert_allclose(found, expected, atol=1e-5)
-    for word, rows in ((types + 2, extra), (types + 1, extra[:, 1:])):
+    for word, rows in ((types + 2, extra), (types + 1, extra[:, 1:]), (types, extra.tolist())):
         with pytest.raises(DataError):
             lds.transform_extended([np.array([word])], rows)
 

@@ -265,6 +265,11 @@ class TestRefused:
             with pytest.raises(DataError, match="there is no word id"):
                 model.transform_ids([np.array(ids)])
 
+    @pytest.mark.parametrize("ids", [np.arange(3), [1, 2], 7, ["ab"], [np.ones((1, 1), int), [1]]])
+    def test_ids_that_are_no_list_of_sentences(self, model, ids):
+        with pytest.raises(DataError, match="give a list of sentences, an array of ids each"):
+            model.transform_ids(ids)
+
     @pytest.mark.parametrize("ids", [[1.7], [np.nan], ["a"]])
     def test_ids_that_are_no_integers(self, model, ids):
         rows = np.zeros((1, 6), np.float32)
@@ -284,6 +289,13 @@ class TestRefused:
         for places in ([], [place, place], *wrong, *([array] for array in wrong)):
             with pytest.raises(DataError, match="arrays must be one for each of 1 sequences"):
                 model.transform_into(ids, np.array([0, 4]), places)
+        others = [np.zeros_like(place, kind) for kind in ("int64", "float64")]
+        for other, kind in zip(
+            [*others, place.tolist()], ("int64", "float64", "list"), strict=True
+        ):
+            for places in (other, [other]):
+                with pytest.raises(DataError, match=f"into float32 arrays, not {kind}"):
+                    model.transform_into(ids, np.array([0, 4]), places)
 
     def test_another_vocabulary(self, counts, model):
         other = Corpus.from_sentences([["other", "words", "here"]] * 20)

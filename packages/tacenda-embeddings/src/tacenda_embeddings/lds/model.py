@@ -279,7 +279,7 @@ class LDS(Estimator):
     ) -> list[Float32Array]:
         """Return the same vectors as `transform`, from one array of word ids (tokens,) per sentence.
 
-        Raises DataError for an id that is not an integer, or not in the vocabulary.
+        Raises DataError for an id that is not an integer, or not in the vocabulary, and for a single array of ids.
         """
         ids, offsets, arrays = self._pack(sentences, output)
         self.transform_into(ids, offsets, arrays, output=output)
@@ -306,25 +306,29 @@ class LDS(Estimator):
         Raises
         ------
         DataError
-            An id is not an integer or not in the vocabulary, or the offsets or the shapes of the arrays do not fit.
+            An id is not an integer or not in the vocabulary, or the offsets or the arrays do not fit.
         FittingError
             The device has too little memory.
         """
         is_single = hasattr(arrays, "shape")
-        first = arrays if is_single else next(iter(arrays), None)
+        given = [arrays] if is_single else list(arrays)
+        kinds = {getattr(array, "dtype", type(array).__name__) for array in given}
+        if strange := {*map(str, kinds)} - {"float32", "torch.float32"}:
+            raise DataError(f"the vectors are written into float32 arrays, not {min(strange)}")
+        first = given[0] if given else None
         if first is None or isinstance(first, np.ndarray):
             device = devices.resolve(self.settings, OPERATIONS)
         else:
             device = str(first.device)
             if device == "cpu":  # use NumPy arrays that share the tensors' memory
-                arrays = to_numpy(first) if is_single else list(map(to_numpy, arrays))
+                arrays = to_numpy(first) if is_single else list(map(to_numpy, given))
         advice = "fewer tokens at a time (batch_tokens in spaCy)"
         with devices.out_of_memory(self.settings, advice):
             recipe, smoother = self._prepare(output, device)
             words = _check_ids(ids, offsets, len(smoother.table))
             width = smoother.states * WIDTHS[recipe.output]
             lengths = [len(words)] if is_single else np.diff(offsets).tolist()
-            shapes = [tuple(array.shape) for array in ([arrays] if is_single else arrays)]
+            shapes = [tuple(array.shape) for array in given]
             if shapes != [(length, width) for length in lengths]:
                 raise DataError(
                     f"arrays must be one for each of {len(offsets) - 1} sequences, or one for all {len(words)} tokens, "
@@ -343,9 +347,9 @@ class LDS(Estimator):
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets, arrays = self._pack(sentences, output)
+        if getattr(rows, "shape", ())[1:] != (smoother.states,):
+            raise DataError(f"rows must be an array (words, {smoother.states})")
         _check_ids(ids, offsets, n_types + len(rows))
-        if rows.shape[1:] != (smoother.states,):
-            raise DataError(f"rows must be (words, {smoother.states}), not {rows.shape}")
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
         extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
@@ -384,11 +388,13 @@ class LDS(Estimator):
     ) -> tuple[Ids, Integers, list[Float32Array]]:
         """Return the ids of all sentences (tokens,), where each begins (sentences + 1,), and arrays for its vectors."""
         width = self.settings.n_states * WIDTHS[self._choose_output(output)]
-        arrays = [np.empty((len(sentence), width), np.float32) for sentence in sentences]
-        # an empty list alone would make all ids floats
-        filled = [sentence for sentence in sentences if len(sentence)]
-        ids = np.concatenate(filled or [np.empty(0, np.int64)])
-        return ids, np.cumsum([0, *map(len, sentences)]), arrays
+        try:
+            arrays = [np.empty((len(sentence), width), np.float32) for sentence in sentences]
+            # an empty list alone would make all ids floats
+            ids = np.concatenate([*filter(len, sentences)] or [np.empty(0, np.int64)])
+        except (TypeError, ValueError) as error:
+            raise DataError(f"give a list of sentences, an array of ids each: {error}") from error
+        return ids, np.cumsum([0, *map(len, arrays)]), arrays
 
     # -- what the model learned --------------------------------------------------------------------
 
