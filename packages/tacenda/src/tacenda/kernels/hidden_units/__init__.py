@@ -63,7 +63,7 @@ def hidden_sums(words: PackedInputs, contexts: Float[Array, "contexts hidden"]) 
     logarithm and no exponential inside.
 
     Returns s (contexts, types), a new array, possibly not contiguous; in float32 its error is about 1e-7 times
-    sum_j (1 + max_w |a_wj| + |b_tj|). A row depends on its own context only.
+    ``sum_j (1 + max_w |a_wj| + |b_tj|)``. A row depends on its own context only.
     """
     a = words.inputs.astype(np.float64)
     found = np.empty((len(contexts), len(a)))
