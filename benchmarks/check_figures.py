@@ -129,6 +129,8 @@ CHECKS = (
     Check("embeddings-whole", "embeddings.whole --seeds 0 --only recommended",
           "test tags 1000,test LAS 1000,test F 1000", long=True),
     Check("lm-ngrams-arpa", f"{_LM}.ngrams_size --tables lm-ngrams-arpa", "of lmplz", timed=True),
+    Check("lm-ngrams-speed", f"{_LM}.ngrams_speed --orders 5 --data ptb", "times kenlm",
+          "data,order,scorer,given", timed=True),
     Check("embeddings-fit", "embeddings.fit --repeats 1", "times faster than word2vec", "row", timed=True),
     Check("embeddings-pipeline-speed", "embeddings.pipeline_speed --repeats 1 --only default recommended",
           "times default", "pipeline,text,input,batch,pass,row", timed=True),
