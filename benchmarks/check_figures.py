@@ -7,8 +7,8 @@
     python -m benchmarks.check_figures --record   # note in results/repeated.json what was measured again, for the pages
 
 Each check is a command of the benchmark that made a table, for some of its rows, and compares what it measures with
-the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. Of
-speeds, the ratios to a program that ran beside ours are compared, by their median.
+the rows of the results file. Needs TACENDA_DATA; some checks also need the libraries that `make bench` installs. It
+compares speeds as multiples of the speed of another program in the same run, by the median of the ratios.
 """
 
 from __future__ import annotations

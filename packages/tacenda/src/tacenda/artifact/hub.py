@@ -34,7 +34,7 @@ _PARTS = (
         for file in (folders.MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
     ),
 )
-#: The hub's names of licenses that SPDX lists; a name without a number is that of several versions.
+#: The hub's names of licenses that SPDX lists; a name without a number stands for several versions.
 _LICENSES = {
     "afl-3.0", "agpl-3.0", "apache-2.0", "artistic-2.0", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear",
     "bsl-1.0", "c-uda", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-2.0", "cc-by-nc-3.0",

@@ -67,9 +67,8 @@ def _try_in_child(
     child.start()
     assert child.pid is not None
     theirs.close()
-    reason = ""
     try:
-        # the time in which the child starts does not count towards that of a plugin
+        # starting the child does not count towards the time of a plugin
         reason = "" if ours.poll(_SECONDS_TO_START) else "the process that loads it did not start"
         if not reason:
             ours.recv_bytes()
