@@ -96,7 +96,7 @@ CHECKS = (
           "test 250"),
     Check("embeddings-languages", 'embeddings.languages --tables embeddings-languages --tasks german --seeds 0 '
           '--only "SumEmbed, CNN4"', "test 250", "task,row"),
-    Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row",
+    Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.3 --only "Lex + LDS mean"', "dev,test", "row",
           long=True),
     Check("embeddings-multiword", "embeddings.multiword --tasks french --sizes 250 --seeds 0 --only merged",
           "test multiword 250,test all 250"),
