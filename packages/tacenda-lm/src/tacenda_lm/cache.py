@@ -17,6 +17,7 @@ from tacenda.forks import cached_property
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
+from tacenda_lm.compiled import compiled
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
@@ -24,6 +25,7 @@ from tacenda_lm.sequences import (
     Floats,
     Ids,
     Integers,
+    Offsets,
     check_following,
     check_ids,
     check_sequences,
@@ -164,8 +166,6 @@ class UnigramCache(_Cache):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        from tacenda_lm.compiled import sum_recent_weights  # imports numba
-
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         kappa = self.settings.prior_words
         n_before = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -188,6 +188,26 @@ class UnigramCache(_Cache):
 
     def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
         self._set_vocabulary(self.vocabulary)
+
+
+@compiled
+def sum_recent_weights(ids: Ids, offsets: Offsets, weights: _Float64) -> _Float64:
+    """Return the summed weights of the earlier occurrences of each id in its sequence, float64 (tokens,).
+
+        hit_t = sum_{a = 1 .. window} weights[a - 1] [ids_{t - a} = ids_t]
+
+    ``weights`` (window,) belong to the last word, the word before it, and so on.
+    """
+    found = np.zeros(len(ids), np.float64)
+    for s in range(len(offsets) - 1):
+        for t in range(offsets[s], offsets[s + 1]):
+            n = min(t - offsets[s], len(weights))
+            past, word, total = ids[t - n : t], ids[t], 0.0
+            last = weights[:n]
+            for i in range(n):
+                total += last[n - 1 - i] if past[i] == word else 0.0
+            found[t] = total
+    return found
 
 
 @runtime_checkable
@@ -377,8 +397,6 @@ class NeuralCache(_Cache):
         return scores
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
-        from tacenda_lm.compiled import sum_matching_weights  # imports numba
-
         ids = check_following(state, ids, len(self.vocabulary))
         inner, window = State(state.parts(3)[0]), self.settings.window
         kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
@@ -428,3 +446,25 @@ class NeuralCache(_Cache):
         except (ConfigurationError, NotFittedError) as error:
             raise ArtifactError(f"its model does not fit: {error}") from error
         return cache
+
+
+@compiled
+def sum_matching_weights(
+    weights: Floats, words: Ids, first: int, window: int
+) -> tuple[_Float64, _Float64]:
+    """Return the summed weights of the entries with the right word, and of all entries, float64 (rows,) each.
+
+    Row r is about the word at place ``first + r`` of ``words``, and sums the entries at the ``window`` places before
+    it; ``weights`` (rows, places) has the entries at all places.
+    """
+    hits, totals = np.zeros(len(weights)), np.zeros(len(weights))
+    for r in range(len(weights)):
+        end = first + r
+        begin = max(0, end - window)
+        row, past, word = weights[r, begin:end], words[begin:end], words[end]
+        hit, total = 0.0, 0.0
+        for i in range(len(row)):
+            total += row[i]
+            hit += row[i] if past[i] == word else 0.0
+        hits[r], totals[r] = hit, total
+    return hits, totals

@@ -10,7 +10,7 @@ from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, UnigramCache
 from tacenda_lm import cache as neural
-from tacenda_lm.compiled import sum_matching_weights, sum_recent_weights
+from tacenda_lm.cache import sum_matching_weights, sum_recent_weights
 from tacenda_lm.line_sketch import find_lines
 
 HLBL_SMALL = {"width": 6, "context": 2, "copies": 1, "epochs": 1}

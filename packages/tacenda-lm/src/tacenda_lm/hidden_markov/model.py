@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
+from tacenda_lm.compiled import compiled
 from tacenda_lm.hidden_markov.parameters import Learned
 from tacenda_lm.hidden_markov.tables import Tables
 from tacenda_lm.language_model import LanguageModel
@@ -183,8 +184,6 @@ class HiddenMarkov(LanguageModel):
 
     def _smooth(self, words: Ids, probabilities: _Floats) -> None:
         """Turn p(state | words so far) of the words of a sentence into p(state | sentence), in place."""
-        from tacenda_lm.compiled import smooth_states
-
         tables = self.tables
         classes = tables.lexicon.classes[words].astype(np.int64)
         later = np.ones(tables.k, np.float32)
@@ -192,7 +191,7 @@ class HiddenMarkov(LanguageModel):
             begin = max(end - tables.tokens_per_pass, 0)
             pool, slots = tables.store.get(classes[begin:end], classes[begin + 1 : end + 1])
             emitted = tables.emissions[tables.lexicon.places[words[begin + 1 : end + 1]]]
-            smooth_states(pool, slots, emitted, later, probabilities[begin:end])
+            _smooth_states(pool, slots, emitted, later, probabilities[begin:end])
 
     def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
         """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
@@ -242,3 +241,38 @@ class HiddenMarkov(LanguageModel):
     def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
         """Return the class of what is learned, and the sizes of its dimensions that the settings determine."""
         raise NotImplementedError
+
+
+@compiled
+def _smooth_states(
+    pool: _Floats,
+    slots: npt.NDArray[np.int32],
+    emitted: _Floats,
+    later: _Floats,
+    probabilities: _Floats,
+) -> None:
+    """Turn p(state | words so far) into p(state | sentence), from the last word of a piece to its first, in place.
+
+        later_{t-1}[i] = sum_j A[j, i] p(x_t | j) later_t[j], which is p(x_t ... x_n | i), up to a factor
+
+    ``pool`` (blocks, k, k) has blocks A, and ``slots`` (words,) the index of the block from each word to the next.
+    ``emitted`` (words, k) is p(next word | j) for each state j of the next word. ``later`` (k,) is given for the word
+    after the piece, and becomes that of the first word. ``probabilities`` (words, k) are changed. All arrays but
+    ``slots`` are float32.
+    """
+    k = len(later)
+    least, reached = np.finfo(np.float32).tiny, np.empty_like(later)
+    for t in range(len(slots) - 1, -1, -1):
+        A = pool[slots[t]]
+        reached[:] = 0
+        for j in range(k):
+            weight = emitted[t, j] * later[j]
+            for i in range(k):
+                reached[i] += weight * A[j, i]
+        # scaled, because float32 could not hold the probability of many words
+        highest, total = max(reached.max(), least), np.float32(0)
+        for i in range(k):
+            later[i] = max(reached[i] / highest, least)
+            probabilities[t, i] *= later[i]
+            total += probabilities[t, i]
+        probabilities[t] /= max(total, least)

@@ -30,6 +30,7 @@ from tacenda.array_ops import merge_rows
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.forks import cached_property
 from tacenda_lm import options
+from tacenda_lm.compiled import compiled
 from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.state_space.inference import (
@@ -189,8 +190,6 @@ class Recurrence:
         self, piece: Piece, before: Floats, keep: Floats | None, rows: Floats, from_inputs: Floats
     ) -> Forward:
         """Do the loop of `forward` in compiled code; ``rows`` become the log-probabilities."""
-        from tacenda_lm.compiled import read_texts  # imports numba
-
         p, n_q, dtype = self.parameters, self.parameters.internal, rows.dtype
         states, errors = np.empty_like(from_inputs), np.empty_like(rows)
         q = np.array(before, dtype)
@@ -198,10 +197,10 @@ class Recurrence:
         def convert(*arrays: Floats) -> tuple[Floats, ...]:
             return tuple(np.ascontiguousarray(array, dtype) for array in arrays)
 
-        read_texts(
+        _read_texts(
             np.ascontiguousarray(piece.words, np.int64),
             dtype.type(LIMIT),
-            *convert(from_inputs),
+            np.ascontiguousarray(from_inputs, dtype),
             convert(p.outputs[:, :n_q], p.transition[:, :n_q], self.gain),
             convert(piece.live, piece.seen, np.empty((0, 0, 0)) if keep is None else keep),
             rows,
@@ -280,3 +279,73 @@ class Recurrence:
         d_transition += p.variance * (d_gain.T @ p.outputs)
         d_outputs += p.variance * (d_gain @ p.transition)
         return d_next
+
+
+@compiled
+def _read_texts(
+    words: Integers,
+    limit: np.floating,
+    from_inputs: Floats,
+    matrices: tuple[Floats, ...],
+    masks: tuple[Floats, ...],
+    rows: Floats,
+    q: Floats,
+    found: tuple[Floats, Floats],
+) -> None:
+    """Do the loop of `Recurrence.forward`, with one step of ascent from every predicted state, text after text.
+
+    With few types, products of matrices are too small to be worth their calls.
+
+    Parameters
+    ----------
+    words
+        (steps, texts). All other arrays have one dtype, and all are in C order.
+    limit
+        The bound of the elements of q.
+    from_inputs
+        The part of A s that comes from the inputs (steps, texts, internal).
+    matrices
+        The columns for the internal state of B (types, internal) and of A (internal, internal), and Lambda B A'
+        (types, internal).
+    masks
+        ``live`` and ``seen`` (steps, texts) of a `Piece`, and ``keep`` (steps, texts, internal), empty without dropout.
+    rows
+        The part of the scores that comes from inputs and biases (steps, texts, types); becomes log-probabilities.
+    q
+        (texts, internal); becomes the states after the last step.
+    found
+        The states (steps, texts, internal) and errors e (steps, texts, types), which are written.
+    """
+    (outputs, transition, gain), (live, seen, keep), (states, errors) = matrices, masks, found
+    length, texts, types = rows.shape
+    n = q.shape[1]
+    shown, following = np.empty(n, q.dtype), np.empty(n, q.dtype)
+    for s in range(texts):
+        now = q[s]
+        for t in range(length):
+            log_probs, e = rows[t, s], errors[t, s]
+            states[t, s] = now
+            for i in range(n):
+                shown[i] = now[i] * keep[t, s, i] if keep.size else now[i]
+            # u = B (keep o q) and what inputs and biases add, of which a softmax is taken
+            highest = -np.inf
+            for w in range(types):
+                for i in range(n):
+                    log_probs[w] += outputs[w, i] * shown[i]
+                highest = max(highest, log_probs[w])
+            total = 0.0
+            for w in range(types):
+                log_probs[w] -= highest
+                total += np.exp(log_probs[w])
+            # A q and what inputs add, and the gain by e = x - softmax(u)
+            for i in range(n):
+                following[i] = from_inputs[t, s, i]
+                for j in range(n):
+                    following[i] += transition[i, j] * now[j]
+            for w in range(types):
+                log_probs[w] -= np.log(total)
+                e[w] = ((w == words[t, s]) - np.exp(log_probs[w])) * seen[t, s]
+                for i in range(n):
+                    following[i] += e[w] * gain[w, i]
+            for i in range(n):
+                now[i] = min(max(following[i], -limit), limit) * live[t, s]
