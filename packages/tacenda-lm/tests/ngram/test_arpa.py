@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import arpa, arpa_writing
+from tacenda_lm.ngram import arpa, arpa_lines, arpa_writing
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -308,7 +308,7 @@ def test_numbers_are_written_as_python_writes_them(numbers):
     for number in numbers:
         for x in (number, -number):
             out = np.zeros(64, np.uint8)
-            end, expected = arpa_writing._write_number(x, out, 7), f"{x:.8g}"
+            end, expected = arpa_lines.write_number(x, out, 7), f"{x:.8g}"
             if end < 0 and 1e-4 <= abs(x) < 1e7:
                 exact = Decimal(abs(x))
                 assert abs(exact.scaleb(7 - exact.adjusted()) % 1 - Decimal("0.5")) < Decimal(

@@ -4,7 +4,7 @@ A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for e
 ``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
 with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 
-Compiled code reads lines in the usual form, with one space or tab between fields; Python reads, or refuses, the others
+`arpa_lines` reads lines in the usual form, with one space or tab between fields; Python reads, or refuses, the others
 line by line. Every rule of the format is checked.
 
 ``<s>``, which is never predicted, has the log-probability -99 unless the model comes from a file with another one (0
@@ -17,8 +17,6 @@ Look-ups go from shorter to longer n-grams, so for every listed n-gram, the one 
 without its first word must be listed too. A missing one, which a pruned model left out, is added with the probability
 that backing off gives it and a back-off factor of one, so that no probability changes.
 """
-
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ import numpy as np
 from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file
 from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, CorpusError, DataError
-from tacenda.kernels.machinery.compiled import njit
 from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
 from tacenda.reading import whole_number
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.arpa_lines import read_lines
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Int64, Packing, Rows, find_keys, sort_rows
 from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
-from tacenda_lm.ngram.words import START_HASH, extend_hash, hash_table, slot_of
+from tacenda_lm.ngram.words import hash_table
 from tacenda_lm.sequences import Float64
 
 _BYTES_AT_ONCE = 1 << 22  # read from the file
@@ -263,7 +261,7 @@ class _Reader:
         while done < count:
             rows = np.empty((min(count - done, _LINES_PER_BLOCK), n_keys + 2), np.uint64)
             text = np.frombuffer(self._held, np.uint8)
-            read, after = _read_lines(text, self._at, n, names.lookup, names.packing, rows)
+            read, after = read_lines(text, self._at, n, names.lookup, names.packing, rows)
             yield rows[:read].copy() if read < len(rows) else rows
             self._at = after
             self.number += read
@@ -431,117 +429,3 @@ def _find_places(keys: Rows, rows: Rows) -> Int64:
     find_keys(keys[order], 0, np.uint64(2**64 - 1), rows, keys.shape[1], places_in_order)
     places[order] = places_in_order
     return places
-
-
-# -- compiled reading of the usual form ----------------------------------------------------------------
-
-
-_PLUS, _MINUS, _POINT, _ZERO, _NINE, _SMALL_E, _LARGE_E = b"+-.09eE"
-_SPACE, _TAB, _LINE_FEED, _RETURN = b" \t\n\r"
-_TENS = 10.0 ** np.arange(23)  # each is exact
-_MAX_EXACT = 1 << 53  # float64 holds all integers up to this one
-
-
-@njit
-def _read_number(text, i, end):
-    """Read a decimal number that begins at byte i; return it and the byte after it, or -1 if it was not read.
-
-    Numbers with at most 53 bits of digits and a power of ten up to 22 are read: they are rounded once, so they are what
-    ``float`` gives (Clinger 1990).
-    """
-    negative = i < end and text[i] == _MINUS
-    i += negative
-    digits, scale, n = np.int64(0), 0, 0
-    while i < end and _ZERO <= text[i] <= _NINE:
-        digits = digits * 10 + (text[i] - _ZERO)
-        n += 1
-        i += 1
-    if i < end and text[i] == _POINT:
-        i += 1
-        while i < end and _ZERO <= text[i] <= _NINE:
-            digits = digits * 10 + (text[i] - _ZERO)
-            scale -= 1
-            n += 1
-            i += 1
-    if n == 0 or n > 18:
-        return 0.0, -1
-    if i < end and text[i] in (_SMALL_E, _LARGE_E):
-        i += 1
-        below = i < end and text[i] == _MINUS
-        i += i < end and text[i] in (_PLUS, _MINUS)
-        power, n = 0, 0
-        while i < end and _ZERO <= text[i] <= _NINE and n < 4:
-            power = power * 10 + (text[i] - _ZERO)
-            n += 1
-            i += 1
-        if n == 0 or n == 4:
-            return 0.0, -1
-        scale += -power if below else power
-    if digits > _MAX_EXACT or scale < -22 or scale > 22:
-        return 0.0, -1
-    # one operation on two exact numbers rounds once
-    number = digits / _TENS[-scale] if scale < 0 else digits * _TENS[scale]
-    return -number if negative else number, i
-
-
-@njit
-def _read_rest(text, i, end):
-    """Read the back-off, if there is one, and the end of a line from byte i on.
-
-    Return the back-off or 0, and where the next line begins, -1 if this one is not in the usual form.
-    """
-    backoff = 0.0
-    if i < end and text[i] in (_SPACE, _TAB):
-        backoff, i = _read_number(text, i + 1, end)
-        if i < 0:
-            return backoff, i
-    if i < end and text[i] == _RETURN:
-        i += 1
-    return backoff, i + 1 if i < end and text[i] == _LINE_FEED else -1
-
-
-@njit
-def _read_lines(text, at, n, names, packing, rows):
-    """Read lines of n-grams from byte ``at`` on into rows; return how many were read, and where the next line begins.
-
-    Stop at a line that is not in the usual form, or that does not end in ``text``. ``names`` is `_Names.lookup`. A row
-    of ``rows`` (lines, columns) gets the key, the first word first, and then log-probability and back-off, base 10, as
-    float64. Unigrams, whose words have no ids yet, get the bytes where the word begins and ends instead of a key.
-    N-grams that no sentence can have get a key of zero.
-    """
-    words, cuts, slots, ids, start, boundary = names
-    n_keys, end, values = rows.shape[1] - 2, len(text), rows.view(np.float64)
-    for line in range(len(rows)):
-        value, i = _read_number(text, at, end)
-        if i < 0 or value > 0:
-            return line, at
-        rows[line, :n_keys] = np.uint64(0)
-        is_impossible = False
-        for k in range(n):
-            if i >= end or text[i] not in (_SPACE, _TAB):
-                return line, at
-            begin = i + 1
-            i = begin
-            code = START_HASH
-            while i < end and text[i] not in (_SPACE, _TAB, _LINE_FEED, _RETURN):
-                code = extend_hash(code, text[i])
-                i += 1
-            if n == 1:
-                if i == begin:
-                    return line, at
-                rows[line, 0], rows[line, 1] = begin, i
-                break
-            w = np.int64(slots[slot_of(code, text, begin, i, words, cuts, slots)])
-            if w < 0:
-                return line, at
-            is_impossible |= (w == start and k > 0) or (w == boundary and k < n - 1)
-            shift = np.uint64(64 - packing.bits * (k % packing.per_column + 1))
-            rows[line, k // packing.per_column] |= np.uint64(ids[w] + 1) << shift
-        if is_impossible:
-            rows[line, :n_keys] = np.uint64(0)
-        backoff, i = _read_rest(text, i, end)
-        if i < 0:
-            return line, at
-        values[line, n_keys], values[line, n_keys + 1] = value, backoff
-        at = i
-    return len(rows), at

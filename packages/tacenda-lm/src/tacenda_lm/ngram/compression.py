@@ -31,12 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.ngram.columns import SIZE
-from tacenda_lm.ngram.lookup import at_or_after, backoff, first_after, log_prob, word_of
+from tacenda_lm.ngram.lookup import backoff, first_after, log_prob, word_of
 from tacenda_lm.ngram.packing import Float32, TableWriter
 from tacenda_lm.ngram.rows import Int64
 from tacenda_lm.ngram.spooling import Scratch, default_budget
-from tacenda_lm.ngram.table import Table
+from tacenda_lm.ngram.table import SIZE, Table
+from tacenda_lm.ngram.traversal import at_or_after
 from tacenda_lm.sequences import Float64
 
 _LLOYD_ROUNDS = 20
@@ -49,6 +49,13 @@ class _Contexts(NamedTuple):
     log_prob: Float64  # log p(w_1 ... w_n), natural
     kept: npt.NDArray[np.bool_]  # whether it stays
     backoff: Float32  # after pruning
+
+
+def make_smaller(table: Table, threshold: float, bits: int | None) -> Table:
+    """Prune the table, unless ``threshold`` is 0, and round its numbers to ``bits``, unless these are None."""
+    if threshold:
+        table = prune(table, threshold)
+    return table if bits is None else quantize(table, bits)
 
 
 def prune(table: Table, threshold: float) -> Table:

@@ -37,8 +37,7 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.ngram.columns import MAX_CODED_LOG_PROB, MAX_LOG_PROB
-from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups
+from tacenda_lm.ngram.table import MAX_CODED_LOG_PROB, MAX_LOG_PROB, MAX_ORDER, Table, lookups
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import (
     Float64,
@@ -205,6 +204,7 @@ class KneserNey(LanguageModel):
         self, vocabulary: Vocabulary, count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]]
     ) -> None:
         """Fit the model to the rows of ``count``, as `count_sorted_rows` yields them, within the memory limit."""
+        from tacenda_lm.ngram.compression import make_smaller
         from tacenda_lm.ngram.counting import count_by_order
         from tacenda_lm.ngram.packing import TableWriter
         from tacenda_lm.ngram.smoothing import estimate
@@ -216,8 +216,7 @@ class KneserNey(LanguageModel):
             counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
             writer = TableWriter(settings.order, len(vocabulary), scratch)
             result = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
-        _warn_about_discounts(result.from_text, settings.smoothing)
-        table = _make_smaller(writer.finish(), settings)
+        table = make_smaller(writer.finish(), settings.prune, settings.bits)
         self.is_normalized = settings.bits is None
         self.start_log_prob = type(self).start_log_prob  # not that of an ARPA file read before
         self._vocabulary, self.learned = vocabulary, table
@@ -242,6 +241,8 @@ class KneserNey(LanguageModel):
         ConfigurationError
             The model is already rounded, or a value is out of range.
         """
+        from tacenda_lm.ngram.compression import make_smaller
+
         if self.table.is_coarse:
             raise ConfigurationError(
                 "the numbers of this model are already rounded to a few bits: call smaller() on the exact model"
@@ -249,7 +250,7 @@ class KneserNey(LanguageModel):
         settings = replace(self.settings, prune=prune, bits=bits)
         model = type(self).from_settings(replace(settings, prune=max(prune, self.settings.prune)))
         model._vocabulary, model.start_log_prob = self._vocabulary, self.start_log_prob
-        model.learned = _make_smaller(self.table, settings)
+        model.learned = make_smaller(self.table, prune, bits)
         model.is_normalized = self.is_normalized and bits is None
         model.fitted_on = {**self.fitted_on, "n_grams": model.table.sizes}
         model.line_sketch = self.line_sketch
@@ -546,30 +547,3 @@ def _to_context(words: Sequence[int]) -> npt.NDArray[np.int64]:
         return np.frombuffer(array("q", words), np.int64)
     except (TypeError, OverflowError) as error:
         raise not_of_this_model() from error
-
-
-def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:
-    """Warn about orders whose discounts do not come from the text, where lmplz would stop."""
-    from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK
-
-    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
-    if not orders:
-        return
-    used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
-    if smoothing == "good_turing":
-        used = f"the discounts of a cutoff below {CUTOFF}, or else half a count, are used"
-    warn(
-        f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences repeat in "
-        f"it): {used}"
-    )
-
-
-def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:
-    """Prune the table and round its numbers, as the settings say."""
-    if not settings.prune and settings.bits is None:
-        return table
-    from tacenda_lm.ngram.compression import prune, quantize
-
-    if settings.prune:
-        table = prune(table, settings.prune)
-    return table if settings.bits is None else quantize(table, settings.bits)

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
-from tacenda_lm.ngram.columns import (
+from tacenda_lm.ngram.table import (
     BACKOFF,
     BLOCKS,
     EXACT_BACKOFF,
@@ -319,82 +319,3 @@ def conditionals(data, shape, contexts, lengths, out):
                 w = word_of(data, shape, k + 1, after)
                 if w < n_types:
                     row[w] = log_prob(data, shape, k + 1, after)
-
-
-# -- the whole table ----------------------------------------------------------------------------------
-
-
-@njit
-def unpack(data, shape, order, begin, word, probs, backoffs, n_after):
-    """Write the fields of n-grams of an order from place ``begin`` on, as many as the arrays hold."""
-    n = order - 1
-    for i in range(len(word)):
-        word[i] = word_of(data, shape, n, begin + i)
-        probs[i] = log_prob(data, shape, n, begin + i)
-    for i in range(len(backoffs)):
-        place = begin + i
-        backoffs[i] = backoff(data, shape, n, place)
-        n_after[i] = first_after(data, shape, n, place + 1) - first_after(data, shape, n, place)
-
-
-@njit
-def spell(data, shape, order, begin, words):
-    """Write the words of n-grams of an order from place ``begin`` on into ``words`` (n-grams, order)."""
-    contexts, ends = np.empty((2, order - 1), np.int64)
-    find_contexts(data, shape, begin, contexts, ends)
-    for i in range(len(words)):
-        first = next_contexts(data, shape, begin + i, contexts, ends) if i else 0
-        for n in range(order - 1):
-            words[i, n] = word_of(data, shape, n, contexts[n]) if n >= first else words[i - 1, n]
-        words[i, order - 1] = word_of(data, shape, order - 1, begin + i)
-
-
-@njit
-def find_contexts(data, shape, place, contexts, ends):
-    """Write the places of the beginnings of an n-gram, shortest first, and where the n-grams that continue each end."""
-    for n in range(len(contexts) - 1, -1, -1):
-        place = contexts[n] = _context_of(data, shape, n, place)
-        ends[n] = first_after(data, shape, n, place + 1)
-
-
-@njit
-def next_contexts(data, shape, place, contexts, ends):
-    """Update what `find_contexts` wrote for the n-gram before this one; return how many contexts stayed the same."""
-    for n in range(len(contexts) - 1, -1, -1):
-        if place < ends[n]:
-            return n + 1
-        while place >= ends[n] and contexts[n] < shape[n, SIZE] - 1:
-            contexts[n] += 1
-            ends[n] = first_after(data, shape, n, contexts[n] + 1)
-        place = contexts[n]
-    return 0
-
-
-@njit
-def _context_of(data, shape, n, place):
-    """Return the place of an n-gram of n + 2 words without its last word."""
-    low, high = np.int64(0), shape[n, SIZE]
-    while low < high:
-        middle = (low + high) >> 1
-        if first_after(data, shape, n, middle) <= place:
-            low = middle + 1
-        else:
-            high = middle
-    return max(low - 1, 0)
-
-
-@njit
-def at_or_after(data, shape, n, begin, end, w):
-    """Return the first place from ``begin`` on whose word is not below w, or ``end``; fast where that is near."""
-    step = 1
-    while begin + step < end and word_of(data, shape, n, begin + step) < w:
-        begin += step
-        step *= 2
-    high = min(begin + step, end)
-    while begin < high:
-        middle = (begin + high) >> 1
-        if word_of(data, shape, n, middle) < w:
-            begin = middle + 1
-        else:
-            high = middle
-    return begin

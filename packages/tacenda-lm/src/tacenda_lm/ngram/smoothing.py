@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.errors import warn
 from tacenda.progress import Progress, track
 from tacenda_lm.ngram.counting import Counted, split_counts
 from tacenda_lm.ngram.packing import TableWriter
@@ -52,7 +53,7 @@ def estimate(
     """Smooth the n-grams of a text, and give them to ``writer``.
 
     Each order is read twice along with the one below: by suffix, to find p(w | h') of every n-gram h w, and then by
-    prefix, where the n-grams that continue a context are neighbors.
+    prefix, where the n-grams that continue a context are neighbors. Warns where the text does not give discounts.
     """
     packing, order = counted.packing, len(counted.orders) + 1
     total = 2 * sum(spool.n_rows for spool in counted.orders)
@@ -89,7 +90,22 @@ def estimate(
             writer.end_order(n - 1)
             contexts, lower = keys_of_order.drain(), by_suffix.read_sorted()
         writer.end_order(order)
+    _warn_about_discounts(result.from_text, smoothing)
     return result
+
+
+def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:
+    """Warn about orders whose discounts do not come from the text, where lmplz would stop."""
+    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
+    if not orders:
+        return
+    used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
+    if smoothing == "good_turing":
+        used = f"the discounts of a cutoff below {CUTOFF}, or else half a count, are used"
+    warn(
+        f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences repeat in "
+        f"it): {used}"
+    )
 
 
 def _join_lower(

@@ -37,11 +37,26 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
-from tacenda_lm.ngram.columns import BLOCK, EXACT_BACKOFF, EXACT_PROB, MAX_LOG_PROB
 
 MAX_ORDER = 16  # the longest n-grams of any model
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
+
+MAX_LOG_PROB = 1e-3  # rounding lifts a log-probability above 0 by less; more is damage
+MAX_CODED_LOG_PROB = 1.0  # the same where log-probabilities are codes of few bits
+
+# bits of numbers that are stored themselves and not as codes: a float32, without its sign if it is never positive
+EXACT_PROB, EXACT_BACKOFF = 31, 32
+
+BLOCK = 64  # n-grams whose near places are distances from one number
+
+#: Columns of ``shape`` (orders, columns), in their order: the number of n-grams, the bits of a record and the bit where
+#: records begin; the bits of the fields word, log-probability, back-off and near place; the 64-bit words of the data
+#: where the blocks begin and, at FAR, lists of the places of blocks that are not near each other; LISTS, the number of
+#: these lists; the 64-bit words where the values of back-offs and of log-probabilities begin; the number of the former.
+SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
+    range(13)
+)
 
 _MAX_NGRAMS = 1 << 48  # of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
@@ -80,7 +95,7 @@ def lookups(n_words: int = _MAX_NGRAMS, *, strings: bool = False) -> Any:
     """Return the module that looks up ``n_words`` words: ``plain`` for the first ones of a process, or a compiled one.
 
     The compiled module is ``lookup``, and ``words`` for ``strings``. All give the same bits. ``plain`` lacks the
-    functions for whole tables and distributions.
+    functions for distributions.
     """
     global _compiled, _plain_words
     if _compiled is None:
@@ -136,6 +151,8 @@ class Table(Arrays):
 
     def unpack(self, order: int, begin: int = 0, end: int | None = None) -> Order:
         """Return the n-grams of an order from place ``begin`` to ``end``, bounds of a slice."""
+        from tacenda_lm.ngram import traversal  # compiled, like `lookups`
+
         places = range(self.sizes[order - 1])[begin:end]
         n, n_contexts = len(places), len(places) if order < self.order else 0
         unpacked = Order(
@@ -144,14 +161,16 @@ class Table(Arrays):
             np.empty(n_contexts, np.float32),
             np.empty(n_contexts, np.int64),
         )
-        lookups().unpack(*self.arguments, order, places.start, *unpacked)
+        traversal.unpack(*self.arguments, order, places.start, *unpacked)
         return unpacked
 
     def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
         """Return the words of the n-grams that `unpack` returns: int32 (n-grams, order)."""
+        from tacenda_lm.ngram import traversal
+
         places = range(self.sizes[order - 1])[begin:end]
         words = np.empty((len(places), order), np.int32)
-        lookups().spell(*self.arguments, order, places.start, words)
+        traversal.spell(*self.arguments, order, places.start, words)
         return words
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
@@ -167,18 +186,18 @@ class Table(Arrays):
 
         Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
         """
-        from tacenda_lm.ngram import checking  # compiled, like `lookups`
+        from tacenda_lm.ngram import traversal
 
         starts = np.cumsum([0, *self.sizes[:-1]])
         bounds = np.empty(2)
-        found, n, place, word = checking.check_table(*self.arguments, starts, MAX_LOG_PROB, bounds)
+        found, n, place, word = traversal.check_table(*self.arguments, starts, MAX_LOG_PROB, bounds)
         low, high = bounds.tolist()
-        if found == checking.GOOD:
+        if found == traversal.GOOD:
             return Sums(low, high, None)
-        if found == checking.NOT_SORTED:
+        if found == traversal.NOT_SORTED:
             raise ArtifactError(f"the {n + 1}-grams are not sorted: the model is damaged")
         words = self.words_of(n + 1, place, place + 1)[0].tolist()
-        if found == checking.NO_SUFFIX:
+        if found == traversal.NO_SUFFIX:
             raise ArtifactError(
                 f"the n-gram {words} is listed, but not the n-gram of its last words: the model is damaged"
             )
@@ -240,7 +259,7 @@ def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
 
 
 def _compute_shape(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the ``shape`` of look-ups, int64 (order, fields as in ``columns``), and the words of the data."""
+    """Return the ``shape`` of look-ups, int64 (order, columns as above), and the words of the data."""
     order, n_types = len(layout), int(layout[0, 0])
     shape = []
     end = 0
