@@ -42,10 +42,7 @@ OURS: dict[str, Callable[[], AlgoBase]] = {
     "ConditionalRBM": lambda: ConditionalRBM(random_state=SEED),
     "RBM of the thesis": lambda: RBM.thesis(random_state=SEED),
     "Blend of ConditionalBayesianPMF and ConditionalRBM": lambda: Blend(
-        [
-            ConditionalBayesianPMF(random_state=SEED),
-            ConditionalRBM(random_state=SEED),
-        ],
+        [ConditionalBayesianPMF(random_state=SEED), ConditionalRBM(random_state=SEED)],
         random_state=SEED,
     ),
 }

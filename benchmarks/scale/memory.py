@@ -30,10 +30,7 @@ PROTOCOL = {
 }
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "HLBL": ("tacenda_lm", {"width": 16, "context": 4, "tree": "random", "copies": 1, "epochs": 1}),
-    "VLHMM": (
-        "tacenda_lm",
-        {"n_classes": 32, "states_per_class": 8, "width": 16, "epochs": 1},
-    ),
+    "VLHMM": ("tacenda_lm", {"n_classes": 32, "states_per_class": 8, "width": 16, "epochs": 1}),
     "VarEmbed": ("tacenda_embeddings", {"width": 16, "epochs": 1}),
 }
 

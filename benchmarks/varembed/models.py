@@ -225,6 +225,5 @@ def _gensim_from(
         return rows
 
     return Vectors(
-        *(found.vocabulary, make, settings, figures["seconds"], folder.name),
-        fixed=figures["fixed"],
+        *(found.vocabulary, make, settings, figures["seconds"], folder.name), fixed=figures["fixed"]
     )

@@ -7,13 +7,7 @@ from typing import Any
 
 from benchmarks.language_models import contexts
 from benchmarks.language_models.contexts import Texts
-from benchmarks.language_models.hidden_markov.fits import (
-    fitted,
-    mixed,
-    named,
-    ngrams,
-    perplexities,
-)
+from benchmarks.language_models.hidden_markov.fits import fitted, mixed, named, ngrams, perplexities
 from benchmarks.reporting import Row
 from tacenda_lm import HLBL, LanguageModel
 

@@ -105,12 +105,7 @@ class Stories:
     ) -> SurprisalTable:
         """The table of a model; a story is a line, as a paragraph is in the training texts."""
         return surprisal_table(
-            model,
-            self.items,
-            previous=0,
-            tokenizer="words",
-            unknown=unknown,
-            **options,
+            model, self.items, previous=0, tokenizer="words", unknown=unknown, **options
         )
 
     @cached_property

@@ -46,8 +46,4 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table(NAME, PROTOCOL, rows, key="row", seeds=SEEDS),
-        studies=tuple(STUDIES),
-    )
+    main(__doc__, Table(NAME, PROTOCOL, rows, key="row", seeds=SEEDS), studies=tuple(STUDIES))
