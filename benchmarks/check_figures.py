@@ -71,7 +71,7 @@ CHECKS = (
     Check("lm-ngrams-training", f"{_LM}.ngrams_size --tables lm-ngrams-training --millions 0 --budgets 0",
           "tokens,n-grams"),
     Check("lm-reading", f'{_LM}.reading --only "KneserNey(5), novels"', "gain,left out,bits"),
-    Check("lm-budgets", f"{_LM}.budgets --tables lm-budgets --budget minute --text ptb", "valid,test"),
+    Check("lm-budgets", f"{_LM}.budgets --budget minute --text ptb", "valid,test"),
     Check("lm-recurrent", f"{_LM}.recurrent --runs averaged --starts random --only start",
           "valid"),
     Check("lm-state-space", f"{_LM}.state_space --studies sparse", "development,test,gradients,Kneser-Ney", "row"),

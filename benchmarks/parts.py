@@ -42,7 +42,7 @@ embeddings.languages      embeddings- languages languages-1000 languages-speed
 embeddings.multiword      embeddings- multiword
 embeddings.universal_tags embeddings- universal-tags
 embeddings.peers          embeddings- peers peers-more
-embeddings.text_classes   embeddings- text-classes text-classes-1000 text-classes-choices
+embeddings.text_classes   embeddings- text-classes text-classes-1000
 embeddings.whole          embeddings- whole
 embeddings.raw_text       embeddings- raw-text
 embeddings.lexicalized    embeddings- lexicalized

@@ -96,7 +96,7 @@ class Table:
     key
         The column that tells rows apart, of a table whose rows can be measured one by one. None: all are new.
     seeds
-        Of everything random in the rows; None where nothing is, or a function of the options.
+        Of everything random in the rows, where the script has no option ``seeds``; None where nothing is.
     after
         Called with all rows when the file is written: draws pictures.
     options
@@ -107,7 +107,7 @@ class Table:
     protocol: Any
     rows: Callable[[Any], Iterable[Row]]
     key: str | None = None
-    seeds: Any = (0,)
+    seeds: Sequence[int] | None = (0,)
     after: Callable[[list[Row]], None] | None = None
     options: tuple[str, ...] = ()
 
@@ -140,7 +140,7 @@ class Table:
     def _save(self, rows: list[Row], options: Options, whole: bool) -> Path | None:
         protocol = self.protocol(options) if callable(self.protocol) else self.protocol
         protocol = {**protocol, **{name: getattr(options, name) for name in self.options}}
-        seeds = self.seeds(options) if callable(self.seeds) else self.seeds
+        seeds = getattr(options, "seeds", self.seeds)
         return save(self.name, protocol, rows, seeds=seeds, key=self.key, whole=whole)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import chain, product
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -268,8 +267,8 @@ def picture(rows: list[Row]) -> None:
 if __name__ == "__main__":
     name = "embeddings-languages"
     tables = (
-        Table(name, PROTOCOL, partial(rows, "250"), "what", attrgetter("seeds"), picture),
-        Table(f"{name}-1000", PROTOCOL, partial(rows, "1000"), "what", attrgetter("seeds")),
+        Table(name, PROTOCOL, partial(rows, "250"), "what", after=picture),
+        Table(f"{name}-1000", PROTOCOL, partial(rows, "1000"), "what"),
         Table(f"{name}-speed", SPEED_PROTOCOL, speeds, "what", options=("repeats",)),
     )
     main(__doc__, *tables, tasks=tuple(LANGUAGES), seeds=spacy_rows.SEEDS, repeats=5)

@@ -73,7 +73,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-local", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
-    )
+    table = Table("embeddings-local", PROTOCOL, rows, key="what")
     main(__doc__, table, tasks=TASKS, sizes=spacy_rows.SIZES, seeds=spacy_rows.SEEDS)

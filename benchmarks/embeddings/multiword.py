@@ -70,5 +70,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table("embeddings-multiword", PROTOCOL, rows, key="what", seeds=lambda each: each.seeds)
+    table = Table("embeddings-multiword", PROTOCOL, rows, key="what")
     main(__doc__, table, tasks=("german", "french"), sizes=["250"], seeds=[0])

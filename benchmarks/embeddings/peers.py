@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, cycle
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +198,7 @@ def rows(tasks: tuple[str, ...], options: Any) -> Iterator[Row]:
 
 if __name__ == "__main__":
     tables = [
-        Table(name, protocol, partial(rows, tasks), key="what", seeds=attrgetter("seeds"))
+        Table(name, protocol, partial(rows, tasks), key="what")
         for name, (protocol, tasks) in TABLES.items()
     ]
     main(__doc__, *tables, tasks=tuple(TASKS), sizes=SIZES, seeds=[0])

@@ -79,32 +79,17 @@ def saved(kind: str, row: pipelines.Row) -> Path:
     return kept.folder(f"pipeline-{kind}", facts, make)[0] / "pipeline"
 
 
-def prepare(
-    kind: str, row: pipelines.Row, as_installed: bool = False
-) -> tuple[spacy.Language, list[Example], Any]:
-    """Build a pipeline, untrained; return it with its examples and its optimizer."""
+def trained(kind: str, row: pipelines.Row) -> spacy.Language:
+    """Return a pipeline that has learned from 250 sentences with tags and trees, and 250 with entities."""
     spacy.util.fix_random_seed(0)
     tasks = [labelled.load("ewt-upos"), labelled.load("wnut17")]
     nlp = pipelines.configured(HEADS[kind], row, pipelines.word_vectors(tasks, row))
-    if as_installed:
-        config = nlp.config.copy()
-        config["nlp"]["after_pipeline_creation"] = None
-        nlp = spacy.util.load_model_from_config(config)
-    examples = list(gold(nlp))
-    return nlp, examples, nlp.initialize(lambda: examples, sgd=Adam(0.001))
-
-
-def epoch(nlp: spacy.Language, batches: Any, optimizer: Any, row: pipelines.Row) -> None:
-    """Train for one pass over the batches."""
+    examples = trees(nlp, islice(treebank("train"), 250)) + entities(nlp, tasks[1].train[:250])
+    optimizer = nlp.initialize(lambda: examples, sgd=Adam(0.001))
     annotates = ["lds_embeddings"] if row.output else []
-    for batch in batches:
-        nlp.update(batch, sgd=optimizer, drop=0.1, annotates=annotates)
-
-
-def trained(kind: str, row: pipelines.Row) -> spacy.Language:
-    nlp, examples, optimizer = prepare(kind, row)
     for _ in range(EPOCHS):
-        epoch(nlp, minibatch_by_words(examples, size=500), optimizer, row)
+        for batch in minibatch_by_words(examples, size=500):
+            nlp.update(batch, sgd=optimizer, drop=0.1, annotates=annotates)
     return nlp
 
 
@@ -114,25 +99,23 @@ def loaded(folder: Path, name: str) -> spacy.Language:
     return spacy.load(folder, config={"nlp": multiplies})
 
 
-def gold(nlp: spacy.Language) -> Iterator[Example]:
-    """250 sentences with tags and trees, and 250 with entities."""
-    for sentence in islice(treebank("train"), 250):
+def trees(nlp: spacy.Language, sentences: Iterable[conllu.Sentence]) -> list[Example]:
+    """Return sentences with tags and trees."""
+    found = []
+    for sentence in sentences:
+        words, tags = list(sentence.words), list(sentence.xpos)
         heads = [i if head == 0 else head - 1 for i, head in enumerate(sentence.heads)]
-        reference = Doc(
-            nlp.vocab,
-            words=list(sentence.words),
-            tags=list(sentence.xpos),
-            heads=heads,
-            deps=list(sentence.relations),
-        )
-        yield Example(_bare(nlp, reference), reference)
-    for sentence in labelled.load("wnut17").train[:250]:
-        reference = Doc(nlp.vocab, words=sentence.words, ents=sentence.tags)
-        yield Example(_bare(nlp, reference), reference)
+        own = {"words": words, "tags": tags, "heads": heads, "deps": list(sentence.relations)}
+        found.append(Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, **own)))
+    return found
 
 
-def _bare(nlp: spacy.Language, reference: Doc) -> Doc:
-    return Doc(nlp.vocab, words=[token.text for token in reference])
+def entities(nlp: spacy.Language, sentences: list[labelled.Sentence]) -> list[Example]:
+    """Return sentences with entities."""
+    return [
+        Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=tags))
+        for words, tags in sentences
+    ]
 
 
 # -- text ----------------------------------------------------------------------------------------------

@@ -51,7 +51,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-raw-text", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
-    )
+    table = Table("embeddings-raw-text", PROTOCOL, rows, key="what")
     main(__doc__, table, millions=MILLIONS, seeds=[0])

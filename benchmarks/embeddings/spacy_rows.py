@@ -159,7 +159,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-spacy", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
-    )
+    table = Table("embeddings-spacy", PROTOCOL, rows, key="what")
     main(__doc__, table, tasks=tuple(TASKS), sizes=SIZES, seeds=SEEDS)

@@ -69,5 +69,5 @@ def picture(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    table = Table("embeddings-start", protocol, rows, seeds=lambda each: each.seeds, after=picture)
+    table = Table("embeddings-start", protocol, rows, after=picture)
     main(__doc__, table, seeds=[0, 1, 2], iterations=30, states=100)

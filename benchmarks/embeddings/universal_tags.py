@@ -59,7 +59,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-universal-tags", PROTOCOL, rows, key="what", seeds=lambda each: each.seeds
-    )
+    table = Table("embeddings-universal-tags", PROTOCOL, rows, key="what")
     main(__doc__, table, tasks=tuple(languages.LANGUAGES), sizes=["250"], seeds=[0])

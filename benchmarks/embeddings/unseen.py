@@ -150,14 +150,7 @@ def picture(rows: list[Row]) -> None:
 if __name__ == "__main__":
     main(
         __doc__,
-        Table(
-            "embeddings-unseen",
-            PROTOCOL,
-            rows,
-            "what",
-            seeds=lambda each: each.seeds,
-            after=picture,
-        ),
+        Table("embeddings-unseen", PROTOCOL, rows, "what", after=picture),
         tasks=tuple(TASKS),
         sizes=SIZES,
         seeds=SEEDS,

@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import spacy
-from spacy.tokens import Doc
 from spacy.training import Example
 
 from benchmarks.embeddings import labelled, pipelines, spacy_rows
+from benchmarks.embeddings.pipeline_speed import entities, treebank, trees
 from benchmarks.reporting import Row, Table, main
-from tacenda import datasets
-from tacenda.datasets import conllu
 
 HEADS = ("tagger", "parser", "ner")
 ROWS = (
@@ -41,30 +39,6 @@ PROTOCOL = {
 }
 
 
-def trees(nlp: spacy.Language, part: str) -> list[Example]:
-    """The sentences of EWT, with tags and trees."""
-    found = []
-    for sentence in conllu.read(datasets.locate("ud-english-ewt")[part]):
-        heads = [i if head == 0 else head - 1 for i, head in enumerate(sentence.heads)]
-        reference = Doc(
-            nlp.vocab,
-            words=list(sentence.words),
-            tags=list(sentence.xpos),
-            heads=heads,
-            deps=list(sentence.relations),
-        )
-        found.append(Example(Doc(nlp.vocab, words=list(sentence.words)), reference))
-    return found
-
-
-def entities(nlp: spacy.Language, sentences: list[labelled.Sentence]) -> list[Example]:
-    """Sentences with entities."""
-    return [
-        Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, ents=tags))
-        for words, tags in sentences
-    ]
-
-
 def drawn(examples: list[Example], size: int | None, seed: int) -> list[Example]:
     order = np.random.default_rng(seed).permutation(len(examples))
     return [examples[i] for i in (order if size is None else order[:size])]
@@ -78,9 +52,10 @@ def measure(_: str, row: pipelines.Row, size: int | None, seed: int) -> Row:
     vectors = pipelines.word_vectors(tasks, row)
     nlp = pipelines.configured(HEADS, row, vectors)
     held_out = {
-        part: [trees(nlp, part), entities(nlp, getattr(task, part))] for part in ("dev", "test")
+        part: [trees(nlp, treebank(part)), entities(nlp, getattr(task, part))]
+        for part in ("dev", "test")
     }
-    examples = drawn(trees(nlp, "train"), size, seed)
+    examples = drawn(trees(nlp, treebank("train")), size, seed)
     examples += drawn(entities(nlp, task.train), size, seed)
 
     def on_dev() -> tuple[float, dict[str, float]]:
@@ -108,7 +83,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-whole", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
-    )
+    table = Table("embeddings-whole", PROTOCOL, rows, key="what")
     main(__doc__, table, sizes=["1000"], seeds=spacy_rows.SEEDS)

@@ -154,7 +154,7 @@ def table(name: str) -> Table:
         for row in options.chosen(every):
             yield figures(every[row], folds, options.repeats, cells)
 
-    return Table(f"ratings-{name}", protocol, rows, key="algorithm", seeds=(SEED,))
+    return Table(f"ratings-{name}", protocol, rows, key="algorithm")
 
 
 if __name__ == "__main__":

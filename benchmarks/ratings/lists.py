@@ -234,13 +234,7 @@ def measured(wanted: Mapping[str, Sequence[str]], options: Any) -> Iterator[Row]
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("ratings-lists", protocol, partial(measured, USUAL), key="row", seeds=(SEED,)),
-        Table(
-            "ratings-lists-more",
-            protocol_of_more,
-            partial(measured, MORE),
-            key="row",
-            seeds=(SEED,),
-        ),
+        Table("ratings-lists", protocol, partial(measured, USUAL), key="row"),
+        Table("ratings-lists-more", protocol_of_more, partial(measured, MORE), key="row"),
         data=(MOVIELENS, *MORE, *SHAPES),
     )

@@ -122,4 +122,4 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(__doc__, Table("ratings-newcomers", protocol, rows, key="model", seeds=(SEED,)))
+    main(__doc__, Table("ratings-newcomers", protocol, rows, key="model"))

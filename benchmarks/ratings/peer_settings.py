@@ -17,7 +17,6 @@ from typing import Any
 from benchmarks import kept, reporting
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.data import Fold
-from benchmarks.ratings.measuring import SEED
 from benchmarks.ratings.peers import PEERS, Peer, Settings, told
 from benchmarks.reporting import Row, Table
 
@@ -89,7 +88,7 @@ def table(name: str) -> Table:
             yield from rows_of(peer, peer.tried(name), fold, cells)
 
     protocol = {"data": data.SPLITS[name], **PROTOCOL}
-    return Table(results(name), protocol, rows, key="row", seeds=(SEED,))
+    return Table(results(name), protocol, rows, key="row")
 
 
 if __name__ == "__main__":

@@ -194,6 +194,6 @@ PROTOCOL = {
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("ratings-uncertainty", PROTOCOL, rows, key="row", seeds=(SEED,), after=picture),
+        Table("ratings-uncertainty", PROTOCOL, rows, key="row", after=picture),
         sets=(MOVIELENS, *SHAPES),
     )

@@ -87,7 +87,7 @@ def table(tokens: float) -> Table:
         return {**PROTOCOL, "text": about}
 
     name = f"varembed-intrinsic{f'-{tokens:g}' if tokens else ''}"
-    return Table(name, protocol, rows, key="row", seeds=lambda options: options.seeds)
+    return Table(name, protocol, rows, key="row")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 from benchmarks import kept
@@ -53,5 +52,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    table = Table("varembed-sum-embed", PROTOCOL, rows, "what", attrgetter("seeds"))
+    table = Table("varembed-sum-embed", PROTOCOL, rows, "what")
     main(__doc__, table, tokens=[1.5, 0.0], seeds=[0, 1, 2])

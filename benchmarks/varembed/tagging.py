@@ -120,7 +120,7 @@ def rows(options: Any) -> Iterator[Row]:
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("varembed-tagging", protocol, rows, "key", lambda each: each.seeds, picture),
+        Table("varembed-tagging", protocol, rows, "key", after=picture),
         tokens=0.0,
         tasks=tuple(TASKS),
         seeds=[0, 1, 2],
