@@ -71,6 +71,7 @@ def test_a_sentence_of_ten_thousand_words(model):
 def test_texts_without_words(model):
     assert model.surprisal([]).shape == (0,)
     assert model.viterbi([]).shape == (1,)
+    assert model.viterbi([], eos=False).shape == (0,)
     assert model.posterior([], eos=False).probabilities.shape == (0, 4)
     assert model.perplexity([]).n_tokens == 0
     np.testing.assert_array_equal(model.score_corpus(np.zeros(0, np.int32), np.zeros(3, int)), [])

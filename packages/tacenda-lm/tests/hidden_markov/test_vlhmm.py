@@ -10,7 +10,6 @@ from scipy.stats import chisquare
 from support.texts import text
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import network as of_network
 from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.network import draw_network
@@ -177,16 +176,6 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(IDS))), rel=1e-5)
 
 
-def test_sums_over_rows_in_the_gradient_are_the_same_with_numpy_and_with_torch():
-    rng = np.random.default_rng(0)
-    like, values = np.empty((4, 3), np.float32), rng.standard_normal((3, 3)).astype(np.float32)
-    rows = np.array([1, 1, 3])
-    expected = [[0, 0, 0], values[0] + values[1], [0, 0, 0], values[2]]
-    np.testing.assert_array_equal(of_network._sum_at(like, rows, values), expected)
-    found = of_network._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_the_fitted_model_is_the_one_that_did_best_on_the_held_out_text(model):
     evaluations = [value for _, _, value in model.fitted_on["training"]["evaluations"]]
     assert float(model.perplexity(text(30, 1))) == pytest.approx(min(evaluations), rel=1e-4)
@@ -196,18 +185,6 @@ def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
     settings = {**SMALL, "epochs": 5, "advanced": {"evaluate_every": 2}}
     model = VLHMM(**settings).fit(text(), valid=text(30, 1))
     assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
-
-
-def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
-    settings = VLHMMSettings(n_classes=3, states_per_class=8, state_dropout=0.5, width=4)
-    trainer = Trainer(settings, torch.nn.Linear(1, 1), None, None, None, None)
-    first = trainer.draw_states()
-    assert first.shape == (3, 4)
-    assert all(len(set(row)) == 4 for row in first.tolist())
-    trainer.steps = 1
-    assert (trainer.draw_states() != first).any()
-    no_dropout = VLHMMSettings(state_dropout=0.0)
-    assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).draw_states() is None
 
 
 def test_every_choice_of_states_is_as_likely_in_every_class():
@@ -222,6 +199,8 @@ def test_every_choice_of_states_is_as_likely_in_every_class():
         pairs, counts = np.unique(each, axis=0, return_counts=True)
         assert len(pairs) == 10
         assert chisquare(counts).pvalue > 1e-6
+    trainer.settings = VLHMMSettings(state_dropout=0.0)
+    assert trainer.draw_states() is None
 
 
 # -- states ----------------------------------------------------------------------------------------
@@ -259,11 +238,6 @@ def test_paths_of_a_text_are_those_of_its_sentences(model):
     offsets = np.cumsum([0, *map(len, ids)])
     together = model.state_path(np.concatenate(ids), offsets)
     np.testing.assert_array_equal(together, np.concatenate([model.viterbi(s) for s in sentences]))
-
-
-def test_a_sentence_without_words_has_the_state_of_its_end(model):
-    assert model.viterbi([], eos=False).shape == (0,)
-    assert model.posterior([], eos=True).probabilities.shape == (1, 4)
 
 
 def test_words_know_their_class(model):

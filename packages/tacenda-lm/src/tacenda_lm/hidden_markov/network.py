@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from tacenda.array_ops import from_tensor, library
+from tacenda.array_ops import from_tensor, library, merge_rows
 from tacenda.arrays import Array
 from tacenda.kernels import hidden_markov as hmm
 from tacenda_lm.hidden_markov.parameters import Features, Flat, Free, Learned, Lexicon, TwoLevel
@@ -385,10 +385,11 @@ class _FlatSoftmax:
 
         ``departures`` (pairs, k') are the expected counts of transitions out of the states of the classes ``sources``.
         """
-        leaving = _sum_at(self.norms, sources, departures)
-        norms, grad = self.norms[self._groups].ravel(), -leaving[self._groups].ravel()
+        places = library(departures).asarray(sources, device=departures.device)
+        _, (leaving,) = merge_rows(places, departures)  # of the states of the groups
+        norms = self.norms[self._groups].ravel()
         rows, columns, bias = hmm.streaming_logsumexp_backward(
-            *self._arguments, norms, grad, self._scores
+            *self._arguments, norms, -leaving.ravel(), self._scores
         )
         left_gradient, reached_gradient, bias_gradient = gradients
         left_gradient[self._groups] += rows.reshape(len(self._groups), *left_gradient.shape[1:])
@@ -428,14 +429,3 @@ def _score_by_logarithms(
         return passed.log_probs, []
     counts = hmm.hmm_block_backward(*probabilities, passed, threads)
     return passed.log_probs, [counts.blocks, counts.emissions, counts.starts]
-
-
-def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
-    """Add ``values`` to the ``rows`` of zeros in the shape of ``like``, always in the same order."""
-    table = library(like).zeros_like(like)
-    if isinstance(table, np.ndarray):
-        np.add.at(table, rows, values)
-        return table
-    # unlike index_add, which uses atomics on CUDA, an accumulating index_put_ sorts its indices first
-    at = torch.from_numpy(rows).to(table.device)
-    return table.index_put_((at,), values, accumulate=True)

@@ -230,14 +230,11 @@ class LBLPredictor(Predictor):
         return State((self.boundary,))
 
     def after(self, state: State, word: int) -> State:
-        return State((*self._window(state), word)[-self.n :])
-
-    def _window(self, state: State) -> tuple[int, ...]:
-        """Return the last words, oldest first. Raises DataError for the state of another model."""
-        return state.words(self.n, self.n_types)
+        return State((*state.words(self.n, self.n_types), word)[-self.n :])
 
     def vectors(self, states: Sequence[State]) -> Array:
-        return self._predict(Contexts.of_windows(list(map(self._window, states)), self.n))
+        windows = [state.words(self.n, self.n_types) for state in states]
+        return self._predict(Contexts.of_windows(windows, self.n))
 
     def passes(
         self, stream: Stream, state: State | None = None
@@ -247,7 +244,7 @@ class LBLPredictor(Predictor):
             positions = np.flatnonzero(~stream.firsts)
         else:
             # the window of the state is read again before the ids, in one sequence with them
-            window = self._window(state)
+            window = state.words(self.n, self.n_types)
             stream = Stream.following(ids, window)
             ids, positions = stream.ids, np.arange(len(window), len(stream.ids))
         rows = min(_ROWS_PER_BLOCK, rows_of_block(self.n_types))
