@@ -9,7 +9,7 @@ import pytest
 from support.texts import text
 from tacenda.fitting import Callback
 from tacenda_lm import HLBL, training
-from tacenda_lm.log_bilinear.hlbl import average_predictions
+from tacenda_lm.log_bilinear.tree_building import average_predictions
 from tacenda_lm.streams import Stream
 
 SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
@@ -43,6 +43,7 @@ def test_without_context_across_sentences_both_measures_agree():
 
 
 def test_words_are_clustered_by_what_their_contexts_predict_beyond_the_average_context(model):
+    assert model.fitted_on["tree"]["codes_per_word"] == 2
     predictor, text_ids = model._predictor, [model.vocabulary.encode(s) for s in text(20, 4)]
     ids = np.concatenate([[*each, predictor.boundary] for each in text_ids])
     state, predicted = predictor.start(), []
@@ -67,10 +68,6 @@ def test_a_sentence_that_begins_a_block_knows_nothing_of_the_one_before(model, r
     np.testing.assert_allclose(
         model.score_corpus(ids, offsets), np.concatenate(apart), rtol=0, atol=2e-5
     )
-
-
-def test_the_model_knows_its_tree(model):
-    assert model.fitted_on["tree"]["codes_per_word"] == 2
 
 
 def test_the_learning_rate_falls_to_a_tenth(monkeypatch):

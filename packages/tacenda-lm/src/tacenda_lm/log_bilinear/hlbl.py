@@ -40,8 +40,6 @@ _Floats = npt.NDArray[np.float32]
 PLAN = options.Plan(tokens_per_type_per_epoch=7, max_epochs=13)
 # the model on a random tree, whose predictions are clustered; five words of context as in the thesis
 _BOOTSTRAP_WIDTH, _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 96, 5, 2
-# added to the contexts of each word, so that vectors of rare words are less noisy
-_AVERAGE_CONTEXTS = 5.0
 # training cuts a tail off where its weight has fallen to _FAINT, and after _MAX_TAIL_WORDS at the latest
 _FAINT, _MAX_TAIL_WORDS = 0.02, 500
 _MEMORY_ADVICE = "a smaller width"
@@ -279,7 +277,10 @@ class HLBL(StreamModel):
         return self._learned(self._predictor).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
+        from tacenda_lm.log_bilinear.tree_building import (  # imports numba
+            average_predictions,
+            build_tree,
+        )
 
         counts = corpus.type_counts
         settings, advanced = self.settings, self.settings.advanced
@@ -427,21 +428,3 @@ def train_hlbl(
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
         history = train(trainer, source, fitting, identity={"tree": tuple(tree.codes)})
     return trainer.predictor(), history
-
-
-def average_predictions(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
-    """Return the mean predicted vector of the contexts each word follows, minus that of all words: (types, width).
-
-    Trees are built from these vectors (section 4.4). Those of rare words are mostly noise, so they are moved towards
-    the mean, as if each word had followed a few more contexts.
-    """
-    from tacenda_lm.log_bilinear.tree_building import add_rows  # imports numba
-
-    sums = np.zeros(predictor.parameters.words.shape)
-    counts = np.zeros(len(sums))
-    for vectors, words, _ in predictor.passes(stream):
-        add_rows(sums, words, vectors)
-        counts += np.bincount(words, minlength=len(counts))
-    # what all contexts have in common says nothing about a word, and would dominate every split
-    mean = sums.sum(axis=0) / max(counts.sum(), 1)
-    return np.asarray((sums - counts[:, None] * mean) / (counts + _AVERAGE_CONTEXTS)[:, None])

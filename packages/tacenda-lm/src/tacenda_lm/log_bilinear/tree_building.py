@@ -28,6 +28,8 @@ from tacenda.errors import ConfigurationError, check_whole
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
+from tacenda_lm.stream_model import Predictor
+from tacenda_lm.streams import Stream
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -41,6 +43,8 @@ _MIN_MASS, _MIN_VARIANCE = 1e-9, 1e-9  # of a component
 _MIN_RELATIVE_VARIANCE = 1e-6  # of a component, as a share of its group's variance
 _MAX_CODES = 4  # of a word in one copy of the tree
 _MAX_DEPTH = 40  # steps of a code in one copy
+# added to the contexts of each word, so that vectors of rare words are less noisy
+_AVERAGE_CONTEXTS = 5.0
 
 
 class _Level(NamedTuple):
@@ -204,6 +208,25 @@ class _TreeBuilder(NamedTuple):
         return left, both
 
 
+# -- vectors to cluster by --------------------------------------------------------------------------
+
+
+def average_predictions(predictor: Predictor, stream: Stream) -> npt.NDArray[np.float64]:
+    """Return the mean predicted vector of the contexts each word follows, minus that of all words: (types, width).
+
+    `build_tree` is given these vectors (section 4.4). Those of rare words are mostly noise, so they are moved towards
+    the mean, as if each word had followed a few more contexts.
+    """
+    sums = np.zeros(predictor.parameters.words.shape)
+    counts = np.zeros(len(sums))
+    for vectors, words, _ in predictor.passes(stream):
+        _add_rows(sums, words, vectors)
+        counts += np.bincount(words, minlength=len(counts))
+    # what all contexts have in common says nothing about a word, and would dominate every split
+    mean = sums.sum(axis=0) / max(counts.sum(), 1)
+    return np.asarray((sums - counts[:, None] * mean) / (counts + _AVERAGE_CONTEXTS)[:, None])
+
+
 # -- trees of codes ----------------------------------------------------------------------------------
 
 
@@ -322,7 +345,7 @@ def _em(x, weights, members, borders, p, steps, odds):  # type: ignore[no-untype
 
 
 @njit
-def add_rows(sums, words, rows):  # type: ignore[no-untyped-def]
+def _add_rows(sums, words, rows):  # type: ignore[no-untyped-def]
     """Add every row (rows, width) to the sum of its word, float64 (types, width)."""
     for t in range(len(words)):
         total, row = sums[words[t]], rows[t]

@@ -34,7 +34,7 @@ import numpy as np
 
 from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file
 from tacenda.corpus.marks import START
-from tacenda.errors import ArtifactError, CorpusError, DataError
+from tacenda.errors import ArtifactError, CorpusError, DataError, warn
 from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
 from tacenda.reading import whole_number
@@ -66,14 +66,15 @@ class ArpaModel(NamedTuple):
 
     vocabulary: Vocabulary  # the words in the order of the file, without counts
     table: Table
-    sums: Sums  # what the probabilities after each context sum to
+    is_normalized: bool  # whether all distributions sum to one
     notes: dict[str, Any]  # about what was added or left out, JSON values
 
 
 def read_arpa(path: str | os.PathLike[str]) -> ArpaModel:
     """Read a file. If it has no ``<unk>``, one is added with a base-10 log-probability of -100.
 
-    Raises DataError, which names the line, for a file that cannot be read or breaks the format.
+    Warns of n-grams that are left out, and of distributions that do not sum to one. Raises DataError, which names the
+    line, for a file that cannot be read or breaks the format.
     """
     try:
         return _Reader(text_file(path)).read()
@@ -118,8 +119,18 @@ class _Reader:
             raise DataError(f"{self.path}: {error}") from error
         if n_added:
             self.notes["n_grams_implied"] = n_added
+        if "n_grams_left_out" in self.notes:
+            warn(
+                f"{self.path} has n-grams that no sentence can have, with {START} after the first word or {BOUNDARY} "
+                f"before the last: {self.notes['n_grams_left_out']:,} are left out; sentences score as in KenLM"
+            )
+        if not sums.are_one:
+            warn(
+                f"{self.path} is not normalized: the probabilities after a context sum to {sums.low:.4g} at the lowest "
+                f"and {sums.high:.4g} at the highest, so do not compare its perplexities with other models"
+            )
         vocabulary = Vocabulary(words, np.zeros(len(words), np.int64))
-        return ArpaModel(vocabulary, table, sums, self.notes)
+        return ArpaModel(vocabulary, table, sums.are_one, self.notes)
 
     # -- lines -------------------------------------------------------------------------------------
 

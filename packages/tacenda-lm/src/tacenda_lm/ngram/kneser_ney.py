@@ -31,7 +31,7 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import START, Marks
 from tacenda.corpus.text import Sentence, Text, tokens_of
-from tacenda.errors import ArtifactError, ConfigurationError, warn
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -271,19 +271,9 @@ class KneserNey(LanguageModel):
         """
         from tacenda_lm.ngram.arpa import read_arpa
 
-        vocabulary, table, sums, notes = read_arpa(path)
-        if "n_grams_left_out" in notes:
-            warn(
-                f"{path} has n-grams that no sentence can have, with {START} after the first word or {BOUNDARY} before "
-                f"the last: {notes['n_grams_left_out']:,} are left out; sentences score as in KenLM"
-            )
-        if not sums.are_one:
-            warn(
-                f"{path} is not normalized: the probabilities after a context sum to {sums.low:.4g} at the lowest and "
-                f"{sums.high:.4g} at the highest, so do not compare its perplexities with other models"
-            )
+        vocabulary, table, is_normalized, notes = read_arpa(path)
         model = cls(order=table.order)
-        model.is_normalized = sums.are_one
+        model.is_normalized = is_normalized
         model._vocabulary, model.learned = vocabulary, table
         model.start_log_prob = notes.pop("start_log_prob", cls.start_log_prob)
         model.fitted_on = {
