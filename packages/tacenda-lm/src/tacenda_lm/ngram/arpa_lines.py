@@ -13,8 +13,8 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import LANES, copy_bytes
+from tacenda_lm.ngram import SIZE
 from tacenda_lm.ngram.lookup import backoff, log_prob, word_of
-from tacenda_lm.ngram.table import SIZE
 from tacenda_lm.ngram.traversal import find_contexts, next_contexts
 from tacenda_lm.ngram.words import START_HASH, extend_hash, slot_of
 

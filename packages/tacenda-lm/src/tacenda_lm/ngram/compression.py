@@ -31,11 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
+from tacenda_lm.ngram import SIZE
 from tacenda_lm.ngram.lookup import backoff, first_after, log_prob, word_of
 from tacenda_lm.ngram.packing import Float32, TableWriter
 from tacenda_lm.ngram.rows import Int64
 from tacenda_lm.ngram.spooling import Scratch, default_budget
-from tacenda_lm.ngram.table import SIZE, Table
+from tacenda_lm.ngram.table import Table
 from tacenda_lm.ngram.traversal import at_or_after
 from tacenda_lm.sequences import Float64
 

@@ -37,7 +37,8 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.ngram.table import MAX_CODED_LOG_PROB, MAX_LOG_PROB, MAX_ORDER, Table, lookups
+from tacenda_lm.ngram import MAX_CODED_LOG_PROB, MAX_LOG_PROB
+from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import (
     Float64,

@@ -19,7 +19,7 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
-from tacenda_lm.ngram.table import (
+from tacenda_lm.ngram import (
     BACKOFF,
     BLOCKS,
     EXACT_BACKOFF,

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.offsets import rechunk
+from tacenda_lm.ngram import BLOCK, EXACT_BACKOFF, EXACT_PROB
 from tacenda_lm.ngram.rows import Int64, Rows
 from tacenda_lm.ngram.spooling import Scratch, Spool
-from tacenda_lm.ngram.table import BLOCK, EXACT_BACKOFF, EXACT_PROB, LAYOUT, Table
+from tacenda_lm.ngram.table import LAYOUT, Table
 from tacenda_lm.sequences import Float64
 
 Float32 = npt.NDArray[np.float32]

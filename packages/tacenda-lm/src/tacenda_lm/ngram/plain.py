@@ -22,7 +22,7 @@ from tacenda.corpus.marks import START
 from tacenda.corpus.text import tokens_of
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
-from tacenda_lm.ngram.table import (
+from tacenda_lm.ngram import (
     BACKOFF,
     BLOCK,
     BLOCKS,

@@ -37,26 +37,11 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
+from tacenda_lm.ngram import BLOCK, EXACT_BACKOFF, EXACT_PROB, MAX_LOG_PROB
 
 MAX_ORDER = 16  # the longest n-grams of any model
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
-
-MAX_LOG_PROB = 1e-3  # rounding lifts a log-probability above 0 by less; more is damage
-MAX_CODED_LOG_PROB = 1.0  # the same where log-probabilities are codes of few bits
-
-# bits of numbers that are stored themselves and not as codes: a float32, without its sign if it is never positive
-EXACT_PROB, EXACT_BACKOFF = 31, 32
-
-BLOCK = 64  # n-grams whose near places are distances from one number
-
-#: Columns of ``shape`` (orders, columns), in their order: the number of n-grams, the bits of a record and the bit where
-#: records begin; the bits of the fields word, log-probability, back-off and near place; the 64-bit words of the data
-#: where the blocks begin and, at FAR, lists of the places of blocks that are not near each other; LISTS, the number of
-#: these lists; the 64-bit words where the values of back-offs and of log-probabilities begin; the number of the former.
-SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
-    range(13)
-)
 
 _MAX_NGRAMS = 1 << 48  # of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
@@ -259,7 +244,7 @@ def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
 
 
 def _compute_shape(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the ``shape`` of look-ups, int64 (order, columns as above), and the words of the data."""
+    """Return the ``shape`` of look-ups, int64 (order, the columns of `tacenda_lm.ngram`), and the words of the data."""
     order, n_types = len(layout), int(layout[0, 0])
     shape = []
     end = 0

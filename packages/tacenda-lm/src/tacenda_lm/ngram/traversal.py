@@ -11,8 +11,8 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
+from tacenda_lm.ngram import BLOCKS, RECORDS, SIZE, WIDTH
 from tacenda_lm.ngram.lookup import backoff, child, first_after, log_prob, word_of
-from tacenda_lm.ngram.table import BLOCKS, RECORDS, SIZE, WIDTH
 
 # what is found; the n-gram is the one at the place that is returned with it
 GOOD = 0

@@ -20,8 +20,8 @@ from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram import EXACT_PROB, MAX_CODED_LOG_PROB, MAX_LOG_PROB, PROB
 from tacenda_lm.ngram.lookup import sequence_scores
-from tacenda_lm.ngram.table import EXACT_PROB, MAX_CODED_LOG_PROB, MAX_LOG_PROB, PROB
 from tacenda_lm.sequences import Ids, Offsets
 
 Arrays: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
