@@ -12,16 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.fitting import (
-    Adam,
-    ArrayBatches,
-    Cosine,
-    FitRun,
-    FitSettings,
-    StepResult,
-    Trainer,
-    fit,
-)
+from tacenda import fitting
 
 Floats = NDArray[np.float32]
 BATCH, LEARNING_RATE = 128, 2e-3
@@ -57,10 +48,12 @@ class MLPClassifier:
         self.factor = np.full(X.shape[1], scale, np.float32)
         dev = self._scaled(X_dev), self._ids(y_dev)
         self._network = _Network(self, X.shape[1], len(self.classes), dev)
-        source = ArrayBatches(X, targets.astype(np.int64), batch_size=BATCH, seed=self.seed)
-        rate = Cosine(LEARNING_RATE, epochs=self.epochs)
-        settings = FitSettings(epochs=self.epochs, learning_rate=rate, patience=self.patience)
-        fit(self._network, source, settings, FitRun(description="local classifier"))
+        source = fitting.ArrayBatches(X, targets.astype(np.int64), batch_size=BATCH, seed=self.seed)
+        rate = fitting.Cosine(LEARNING_RATE, epochs=self.epochs)
+        settings = fitting.FitSettings(
+            epochs=self.epochs, learning_rate=rate, patience=self.patience
+        )
+        fitting.fit(self._network, source, settings, fitting.FitRun(description="local classifier"))
         return self
 
     def predict_ids(self, X: NDArray[Any]) -> NDArray[np.int64]:
@@ -84,7 +77,7 @@ class MLPClassifier:
         return np.where(self.classes[ids] == labels, ids, -1)
 
 
-class _Network(Trainer):
+class _Network(fitting.Trainer):
     """The trainable part: parameters, gradients, optimiser."""
 
     def __init__(
@@ -108,9 +101,11 @@ class _Network(Trainer):
             "b2": np.zeros(n_classes, np.float32),
         }
         self.learned = self.weights
-        self.optimizer = Adam(self.weights)
+        self.optimizer = fitting.Adam(self.weights)
 
-    def step(self, batch: tuple[Floats, NDArray[np.int64]], learning_rate: float) -> StepResult:
+    def step(
+        self, batch: tuple[Floats, NDArray[np.int64]], learning_rate: float
+    ) -> fitting.StepResult:
         X, y = batch[0], batch[1]
         X = X * self.owner.factor
         w, rows, dropout = self.weights, np.arange(len(y)), self.owner.dropout
@@ -130,7 +125,7 @@ class _Network(Trainer):
         back = (p @ w["W2"].T) * keep * (1.0 - h * h)
         gradients = {"W1": X.T @ back, "b1": back.sum(0), "W2": dropped.T @ p, "b2": p.sum(0)}
         self.optimizer.update(gradients, learning_rate)
-        return StepResult(loss, len(y))
+        return fitting.StepResult(loss, len(y))
 
     def predict(self, X: Floats, block: int = 8192) -> NDArray[np.int64]:
         w = self.weights

@@ -28,14 +28,13 @@ class Panel:
     x_label: str
     curves: Sequence[Curve]
     ticks: Sequence[str] = ()
-    logarithmic: bool = False
 
 
-def draw(name: str, panels: Sequence[Panel], columns: int = 2, y_label: str = "RMSE") -> None:
+def draw(name: str, panels: Sequence[Panel], y_label: str = "RMSE") -> None:
     """``benchmarks/results/<name>.png``."""
     pyplot = reporting.pyplot()
 
-    columns = min(columns, len(panels))
+    columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     size = (4.2 * columns, 3.1 * rows)
     figure, grid = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
@@ -47,8 +46,6 @@ def draw(name: str, panels: Sequence[Panel], columns: int = 2, y_label: str = "R
             else:
                 x = curve.x or range(len(curve.y))
                 axes.plot(x, curve.y, curve.style, ms=3.5, **style)
-        if panel.logarithmic:
-            axes.set_xscale("log")
         if panel.ticks:
             axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=40, ha="right")
         axes.tick_params(labelsize=8)

@@ -64,17 +64,7 @@ FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figur
 FILLED = re.compile(r"<!-- filled:(?P<name>\w+) -->\n(?P<body>.*?)<!-- /filled -->", re.DOTALL)
 IN_BRACES = re.compile(r"\{(?P<call>[^{}]+)\}")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
-SKIPPED = {
-    ".venv",
-    ".venv-peers",
-    ".tox",
-    ".git",
-    ".pytest_cache",
-    "node_modules",
-    "demo-output",
-    "movie-ratings-output",
-    "site",
-}
+SKIPPED = {"node_modules", "demo-output", "movie-ratings-output", "site"}  # and names with a dot
 
 NOT_MEASURED = re.compile(r"<!-- not measured:(?P<said>.*?)-->", re.DOTALL)
 NOT_PROSE = re.compile(
@@ -366,10 +356,11 @@ def _figure_only(stated: str) -> str:
 
 def documents() -> list[Path]:
     """The repository's Markdown files."""
+    found = {path: path.relative_to(ROOT).parts for path in sorted(ROOT.rglob("*.md"))}
     return [
         path
-        for path in sorted(ROOT.rglob("*.md"))
-        if not SKIPPED.intersection(path.relative_to(ROOT).parts)
+        for path, parts in found.items()
+        if not any(part in SKIPPED or part.startswith(".") for part in parts)
     ]
 
 

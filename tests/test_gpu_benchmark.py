@@ -61,12 +61,9 @@ def card(monkeypatch, tmp_path):
     monkeypatch.setattr(gpu, "rates_of", lambda device: (1e12, 1e12))
     monkeypatch.setattr(gpu, "timed", lambda call, repeats: call() or [1.0] * repeats)
     monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path / "kept"))
-    for name, value in {
-        "set_device": None,
-        "get_device_name": "a card",
-        "empty_cache": None,
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, lambda *arguments, value=value: value)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    for name in ("set_device", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda *arguments: None)
 
     def case(name):
         def make(device):

@@ -12,35 +12,23 @@ prose = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(prose)
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
-        "Add a test",
-        "Bring models to the GPU",
-        "Pass options on",
-        "Focus a page",
-        "Merge branch 'a'",
-    ],
+SUBJECTS = (
+    "Add a test",
+    "Bring models to the GPU",
+    "Pass options on",
+    "Focus a page",
+    "Merge branch 'a'",
 )
+OTHERS = ("add a test", "docs: add a page", "Added a test", "Adding a test", "Adds a test", "The tests pass now",
+          "Results of the tests", "Format", "Line length", "Add a test.")  # fmt: skip
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
 def test_an_imperative_sentence_is_a_subject(subject):
     assert not list(prose.check_commit(f"{subject}\n\nThe rest: is not looked at."))
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
-        "add a test",
-        "docs: add a page",
-        "Added a test",
-        "Adding a test",
-        "Adds a test",
-        "The tests pass now",
-        "Results of the tests",
-        "Format",
-        "Line length",
-        "Add a test.",
-    ],
-)
+@pytest.mark.parametrize("subject", OTHERS)
 def test_other_subjects_are_refused(subject):
     assert list(prose.check_commit(subject))
 

@@ -39,15 +39,11 @@ class Texts:
 
 
 def fitted(
-    model: Any,
-    on: str,
-    train: Corpus | Callable[[], Corpus],
-    valid: Corpus | None = None,
-    **more: Any,
+    model: Any, on: str, train: Corpus | Callable[[], Corpus], valid: Corpus | None = None
 ) -> tuple[Any, Row]:
     """Return a model fitted to a text called ``on``, and what its fit took; fitted now unless it is kept.
 
-    ``train`` may be a function that reads the text; ``more`` are further facts that tell the fit from others.
+    ``train`` may be a function that reads the text.
 
     Returns
     -------
@@ -66,7 +62,7 @@ def fitted(
         disk = sum(each.stat().st_size for each in (folder / "model").rglob("*")) / 1e9
         return {**took, "peak GB": reporting.peak() / 1e9, "on disk GB": disk}
 
-    facts = {"text": on, "settings": model.settings.to_dict(), **more}
+    facts = {"text": on, "settings": model.settings.to_dict()}
     folder, row = kept.folder(f"{model.name}-{on}", facts, make)
     seconds = row.pop("seconds")
     if seconds is None:

@@ -184,7 +184,7 @@ class Peer:
 
     @property
     def in_surprise(self) -> bool:
-        return self.library == "scikit-surprise"
+        return self.library == SURPRISE
 
 
 def grid(**options: Sequence[Any]) -> list[Settings]:
@@ -201,72 +201,27 @@ def _value(value: Any) -> str:
     return f"({told(value)})" if isinstance(value, Mapping) else f"{value}"
 
 
+SURPRISE = "scikit-surprise"
 PEERS = (
-    Peer("Surprise BaselineOnly", "scikit-surprise", "BaselineOnly"),
-    Peer(
-        "Surprise SVD",
-        "scikit-surprise",
-        "SVD",
-        candidates=grid(n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1]),
-    ),
-    Peer(
-        "Surprise SVD, biased=False",
-        "scikit-surprise",
-        "SVD",
-        {"biased": False},
-        grid(
-            biased=[False], n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1]
-        ),
-    ),
-    Peer(
-        "Surprise KNNBaseline",
-        "scikit-surprise",
-        "KNNBaseline",
-        candidates=grid(
-            sim_options=[
-                {"name": "pearson_baseline", "user_based": False},
-                {"name": "pearson_baseline", "user_based": True},
-            ]
-        ),
-    ),
-    Peer(
-        "Surprise SVDpp",
-        "scikit-surprise",
-        "SVDpp",
-        candidates=grid(
-            n_factors=[100], n_epochs=[20, 40, 80], reg_all=[0.02, 0.1], cache_ratings=[True]
-        ),
-        slow=True,
-    ),
-    Peer(
-        "cornac MF",
-        "cornac",
-        "MF",
-        candidates=grid(k=[100], max_iter=[20, 40, 80, 160], lambda_reg=[0.02, 0.05, 0.1, 0.2]),
-    ),
-    Peer(
-        "cornac PMF",
-        "cornac",
-        "PMF",
-        candidates=[
-            *grid(k=[100], variant=["linear"], max_iter=[50, 100], lambda_reg=[0.001, 0.01, 0.1]),
-            *grid(k=[100], variant=["non_linear"], max_iter=[50], lambda_reg=[0.001, 0.01, 0.1]),
-        ],
-    ),
-    Peer(
-        "LensKit ALS with biases",
-        "lenskit",
-        "BiasedMFScorer",
-        candidates=grid(embedding_size=[100], epochs=[10, 20], regularization=[0.05, 0.1, 0.2]),
-    ),
-    Peer(
-        "myFM",
-        "myfm",
-        "MyFMRegressor",
-        {"rank": 10, "n_iter": 200, "n_kept_samples": 200},
-        [
-            {"rank": rank, "n_iter": sweeps, "n_kept_samples": sweeps}
-            for rank, sweeps in ((10, 200), (20, 200), (32, 200), (20, 500))
-        ],
-    ),
-)
+    Peer("Surprise BaselineOnly", SURPRISE, "BaselineOnly"),
+    Peer("Surprise SVD", SURPRISE, "SVD",
+         candidates=grid(n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1])),
+    Peer("Surprise SVD, biased=False", SURPRISE, "SVD", {"biased": False},
+         grid(biased=[False], n_factors=[100], n_epochs=[20, 40, 80, 160], reg_all=[0.02, 0.05, 0.1])),
+    Peer("Surprise KNNBaseline", SURPRISE, "KNNBaseline",
+         candidates=grid(sim_options=[{"name": "pearson_baseline", "user_based": each} for each in (False, True)])),
+    Peer("Surprise SVDpp", SURPRISE, "SVDpp", slow=True,
+         candidates=grid(n_factors=[100], n_epochs=[20, 40, 80], reg_all=[0.02, 0.1], cache_ratings=[True])),
+    Peer("cornac MF", "cornac", "MF",
+         candidates=grid(k=[100], max_iter=[20, 40, 80, 160], lambda_reg=[0.02, 0.05, 0.1, 0.2])),
+    Peer("cornac PMF", "cornac", "PMF", candidates=[
+        *grid(k=[100], variant=["linear"], max_iter=[50, 100], lambda_reg=[0.001, 0.01, 0.1]),
+        *grid(k=[100], variant=["non_linear"], max_iter=[50], lambda_reg=[0.001, 0.01, 0.1]),
+    ]),
+    Peer("LensKit ALS with biases", "lenskit", "BiasedMFScorer",
+         candidates=grid(embedding_size=[100], epochs=[10, 20], regularization=[0.05, 0.1, 0.2])),
+    Peer("myFM", "myfm", "MyFMRegressor", {"rank": 10, "n_iter": 200, "n_kept_samples": 200}, [
+        {"rank": rank, "n_iter": sweeps, "n_kept_samples": sweeps}
+        for rank, sweeps in ((10, 200), (20, 200), (32, 200), (20, 500))
+    ]),
+)  # fmt: skip

@@ -31,49 +31,17 @@ PROTOCOL = {
 _WORDS = 20
 #: Of each model: its kind, options, what is doubled from which value on, and what the number of states is called.
 MODELS: dict[str, tuple[str, str, dict[str, Any], dict[str, int], str]] = {
-    "LDS": (
-        "embedders",
-        "lds",
-        {},
-        {"tokens": 8_000_000, "vocabulary": 5_000, "states": 50},
-        "n_states",
-    ),
-    "KneserNey": (
-        "language_models",
-        "kneser_ney",
-        {},
-        {"tokens": 7_000_000, "vocabulary": 5_000, "states": 3},
-        "order",
-    ),
-    "HLBL": (
-        "language_models",
-        "hlbl",
-        {"epochs": 1, "tree": "random", "copies": 1},
-        {"tokens": 400_000, "vocabulary": 4_000, "states": 50},
-        "width",
-    ),
-    "VLHMM": (
-        "language_models",
-        "vlhmm",
-        {"epochs": 1, "n_classes": 32},
-        {"tokens": 800_000, "vocabulary": 2_000, "states": 16},
-        "states_per_class",
-    ),
-    "VarEmbed": (
-        "embedders",
-        "varembed",
-        {"epochs": 1},
-        {"tokens": 100_000, "vocabulary": 2_000, "states": 32},
-        "width",
-    ),
-    "PMF": (
-        "recommenders",
-        "pmf",
-        {"n_epochs": 4},
-        {"ratings": 5_000_000, "users": 50_000, "states": 32},
-        "n_factors",
-    ),
-}
+    "LDS": ("embedders", "lds", {}, {"tokens": 8_000_000, "vocabulary": 5_000, "states": 50}, "n_states"),
+    "KneserNey": ("language_models", "kneser_ney", {},
+                  {"tokens": 7_000_000, "vocabulary": 5_000, "states": 3}, "order"),
+    "HLBL": ("language_models", "hlbl", {"epochs": 1, "tree": "random", "copies": 1},
+             {"tokens": 400_000, "vocabulary": 4_000, "states": 50}, "width"),
+    "VLHMM": ("language_models", "vlhmm", {"epochs": 1, "n_classes": 32},
+              {"tokens": 800_000, "vocabulary": 2_000, "states": 16}, "states_per_class"),
+    "VarEmbed": ("embedders", "varembed", {"epochs": 1},
+                 {"tokens": 100_000, "vocabulary": 2_000, "states": 32}, "width"),
+    "PMF": ("recommenders", "pmf", {"n_epochs": 4}, {"ratings": 5_000_000, "users": 50_000, "states": 32}, "n_factors"),
+}  # fmt: skip
 
 
 def text(n_tokens: int, n_types: int) -> Corpus:

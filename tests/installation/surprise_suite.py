@@ -170,17 +170,9 @@ def main() -> None:
         shutil.copytree(unpacked / "tests", folder)
         for file, text in data_files():
             (folder / file).write_text(text, encoding="utf-8")
-        options = [
-            "-c",
-            str(folder / "none.ini"),
-            "--rootdir",
-            name,
-            "-p",
-            "no:cacheprovider",
-            "-rxX",
-        ]
+        options = ["-c", str(folder / "none.ini"), "--rootdir", name, "-p", "no:cacheprovider"]
         (folder / "none.ini").write_text("[pytest]\n", encoding="utf-8")
-        sys.exit(pytest.main([str(folder), *options, *arguments], plugins=[Suite(folder)]))
+        sys.exit(pytest.main([str(folder), "-rxX", *options, *arguments], plugins=[Suite(folder)]))
 
 
 if __name__ == "__main__":

@@ -109,11 +109,8 @@ def _hostile_copies(array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
                 changed.reshape(-1)[place] = np.array(value).astype(array.dtype)
                 yield f"is {value} in {where} place", changed
         if n > 3 and whole:
-            for at in (
-                1,
-                n // 2,
-                n - 3,
-            ):  # steps that wrap around, so that each looks like one forward
+            # steps that wrap around, so that each looks like one forward
+            for at in (1, n // 2, n - 3):
                 changed = array.copy()
                 changed.reshape(-1)[at : at + 2] = np.array([2**63 - 1, -2]).astype(array.dtype)
                 yield f"has steps that wrap at {at}", changed

@@ -34,8 +34,6 @@ _LIMITS = (
     1001,
     5000,
 )  # bytes of a file on a full disk; odd: something is there
-
-
 _FITTED = "hmm", "recurrent", "varembed", "conditional_pmf"
 
 
@@ -108,9 +106,8 @@ def read_only(short: bool, folder: Path) -> Cases:
             place.chmod(0o755)
         raise InvalidError("an answer where an error was due")
 
-    for (
-        name
-    ) in _FITTED:  # whoever is nobody may not read the Python of root: all is imported before
+    # whoever is nobody may not read the Python of root: all is imported before
+    for name in _FITTED:
         _fit(name, folder / f"before, {name}")
     folder.chmod(0o755)
     yield from _all(folder, "mode {:o}", attempt, (0o555,) if short else (0o555, 0o444, 0))

@@ -11,24 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import output_of
 from tacenda import plugins
 from tacenda.estimator import MODEL_KINDS
 
 HARNESS = Path(__file__).with_name("harness.py")
 
-PARTS = [
-    "mutants",
-    "by hand",
-    "saved anew",
-    "checkpoints",
-    "kills",
-    "signals",
-    "forks",
-    "threads",
-    "bombs",
-    "served",
-    "surroundings",
-]
+PARTS = ("mutants", "by hand", "saved anew", "checkpoints", "kills", "signals", "forks", "threads", "bombs", "served",
+         "surroundings")  # fmt: skip
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the harness limits memory as Linux does"),
@@ -74,11 +64,4 @@ def test_every_model_that_is_registered_is_tried():
         "from specimens import specimens;"
         "print(*(name for name, each in specimens().items() if each.precision == 'full'))"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=HARNESS.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert registered == set(found.stdout.split())
+    assert registered == set(output_of("-c", script, cwd=HARNESS.parent).split())

@@ -100,13 +100,9 @@ class Stories:
             for i, place in enumerate(zip(self.story.tolist(), self.zone.tolist(), strict=True))
         }
 
-    def scored(
-        self, model: LanguageModel, unknown: Any = "spelling", **options: Any
-    ) -> SurprisalTable:
+    def scored(self, model: LanguageModel) -> SurprisalTable:
         """The table of a model; a story is a line, as a paragraph is in the training texts."""
-        return surprisal_table(
-            model, self.items, previous=0, tokenizer="words", unknown=unknown, **options
-        )
+        return surprisal_table(model, self.items, previous=0, tokenizer="words", unknown="spelling")
 
     @cached_property
     def log_times(self) -> Matrix:

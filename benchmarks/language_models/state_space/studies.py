@@ -10,22 +10,7 @@ from itertools import product
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks.language_models.state_space.fits import (
-    BY_GRADIENTS,
-    BY_RULES,
-    LIMITS,
-    ORDERS,
-    RUNS,
-    Found,
-    Plan,
-    dimensions,
-    found,
-    gradient,
-    mixed,
-    ngrams,
-    rules,
-    runs,
-)
+from benchmarks.language_models.state_space import fits
 from benchmarks.reporting import Row, spread
 
 
@@ -65,29 +50,29 @@ class Measured:
     def __init__(self, offsets: Sequence[int]) -> None:
         self.offsets = offsets
 
-    def all(self, plan: Plan) -> list[Found]:
+    def all(self, plan: fits.Plan) -> list[fits.Found]:
         """What a plan's model says of every excerpt."""
         results = []
         for offset in self.offsets:
-            results.append(found(plan, offset))
+            results.append(fits.found(plan, offset))
             settings = {**plan.settings}
             print(plan.size, plan.name, settings, offset, results[-1].perplexities, flush=True)
         return results
 
-    def best(self, plans: Iterable[Plan]) -> tuple[Plan, list[Found]]:
+    def best(self, plans: Iterable[fits.Plan]) -> tuple[fits.Plan, list[fits.Found]]:
         """The plan of the lowest mean perplexity of the development texts."""
         tried = [(plan, self.all(plan)) for plan in plans]
         return min(tried, key=lambda each: fmean(values(each[1], "development")))
 
 
-def values(results: Iterable[Found], text: str) -> list[float]:
+def values(results: Iterable[fits.Found], text: str) -> list[float]:
     return [each.perplexities[text] for each in results]
 
 
 def development(size: str, measured: Measured) -> Iterator[Row]:
     """Table 1 or 2: the best dimensions of every order, beside the best n-gram of that order."""
-    every = ngrams(size)
-    for order in ORDERS:
+    every = fits.ngrams(size)
+    for order in fits.ORDERS:
         known = DEVELOPMENT[size].get(order)
         if known is None:
             continue
@@ -107,16 +92,16 @@ def development(size: str, measured: Measured) -> Iterator[Row]:
         yield row
 
 
-def _by_gradients(size: str, order: int) -> list[Plan]:
-    return [gradient(size, order, pair) for pair in dimensions(size, order)]
+def _by_gradients(size: str, order: int) -> list[fits.Plan]:
+    return [fits.gradient(size, order, pair) for pair in fits.dimensions(size, order)]
 
 
 def by_rules(size: str, measured: Measured) -> Iterator[Row]:
     """The paper's own training, with the dimensions that were best in the paper, order by order."""
-    _, theirs = measured.best(ngrams(size))
-    for limit, (order, known) in product(LIMITS, DEVELOPMENT[size].items()):
-        plan = rules(size, order, (known.internal, known.features or 1), limit)
-        name = f"{BY_RULES}, order {order}, limit {limit:g}"
+    _, theirs = measured.best(fits.ngrams(size))
+    for limit, (order, known) in product(fits.LIMITS, DEVELOPMENT[size].items()):
+        plan = fits.rules(size, order, (known.internal, known.features or 1), limit)
+        name = f"{fits.BY_RULES}, order {order}, limit {limit:g}"
         row = _row(size, name, order, measured.all(plan), theirs)
         yield {
             **row,
@@ -129,40 +114,42 @@ def by_rules(size: str, measured: Measured) -> Iterator[Row]:
 
 def test(size: str, measured: Measured) -> Iterator[Row]:
     """Table 3: what was best on the development texts, on the test texts, and beyond the paper."""
-    best, theirs = measured.best(ngrams(size))
+    best, theirs = measured.best(fits.ngrams(size))
     yield _row(size, f"n-gram: {best.name}", best.order, theirs, theirs)
-    turing = [plan for plan in ngrams(size) if plan.name == "Good-Turing"]
+    turing = [plan for plan in fits.ngrams(size) if plan.name == "Good-Turing"]
     plan, results = measured.best(turing)
     yield _row(size, "n-gram: Good-Turing", plan.order, results, theirs, TEST[size][1])
-    orders = [order for order in ORDERS if order in DEVELOPMENT[size]]
+    orders = [order for order in fits.ORDERS if order in DEVELOPMENT[size]]
     plan, results = measured.best(plan for order in orders for plan in _by_gradients(size, order))
     theirs_in_paper = TEST[size][0]
-    yield _row(size, BY_GRADIENTS, plan.order, results, theirs, theirs_in_paper)
-    own = runs(size)
-    yield _row(size, RUNS, own.order, measured.all(own), theirs)
-    several = [measured.all(runs(size, seed)) for seed in SEEDS]
+    yield _row(size, fits.BY_GRADIENTS, plan.order, results, theirs, theirs_in_paper)
+    own = fits.runs(size)
+    yield _row(size, fits.RUNS, own.order, measured.all(own), theirs)
+    several = [measured.all(fits.runs(size, seed)) for seed in SEEDS]
     ensemble = _mixed(several)
-    yield _row(size, f"{RUNS}, {len(SEEDS)} seeds", own.order, ensemble, theirs)
+    yield _row(size, f"{fits.RUNS}, {len(SEEDS)} seeds", own.order, ensemble, theirs)
     with_ngrams = _mixed([*several, theirs])
-    yield _row(size, f"{RUNS}, {len(SEEDS)} seeds + n-gram", own.order, with_ngrams, theirs)
+    yield _row(size, f"{fits.RUNS}, {len(SEEDS)} seeds + n-gram", own.order, with_ngrams, theirs)
     several = [
-        measured.all(Plan(plan.family, size, {**plan.settings, "seed": seed}, plan.name))
+        measured.all(fits.Plan(plan.family, size, {**plan.settings, "seed": seed}, plan.name))
         for seed in SEEDS
     ]
-    yield _row(size, f"{BY_GRADIENTS}, {len(SEEDS)} seeds", plan.order, _mixed(several), theirs)
+    yield _row(
+        size, f"{fits.BY_GRADIENTS}, {len(SEEDS)} seeds", plan.order, _mixed(several), theirs
+    )
 
 
-def _mixed(several: Sequence[Sequence[Found]]) -> list[Found]:
+def _mixed(several: Sequence[Sequence[fits.Found]]) -> list[fits.Found]:
     """A mixture for every excerpt."""
-    return [mixed(each)[0] for each in zip(*several, strict=True)]
+    return [fits.mixed(each)[0] for each in zip(*several, strict=True)]
 
 
 def _row(
     size: str,
     name: str,
     order: int,
-    results: Sequence[Found],
-    theirs: Sequence[Found],
+    results: Sequence[fits.Found],
+    theirs: Sequence[fits.Found],
     paper: float | None = None,
 ) -> Row:
     """A row of Table 3; ratios are to the best n-gram, excerpt by excerpt."""
