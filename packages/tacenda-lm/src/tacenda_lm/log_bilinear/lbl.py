@@ -303,14 +303,10 @@ class LBL(StreamModel):
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         settings, types, width = self.settings, len(self.vocabulary), self.settings.width
+        sizes: dict[str, Any] = {"types": types, "width": width, "context": settings.context}
         diagonal = settings.advanced.context_matrices == "diagonal"
-        sizes: dict[str, Any] = {
-            "types": types,
-            "width": width,
-            "context": settings.context,
-            "*matrix": (width,) if diagonal else (width, width),
-            "outputs": 0 if settings.advanced.tied else types,
-        }
+        sizes["*matrix"] = (width,) if diagonal else (width, width)
+        sizes["outputs"] = 0 if settings.advanced.tied else types
         parameters = LBLParameters.from_arrays(arrays, **sizes)
         self._predictor = LBLPredictor(parameters, self.vocabulary.boundary_id)
 

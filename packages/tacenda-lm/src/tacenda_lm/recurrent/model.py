@@ -134,7 +134,13 @@ class RecurrentLM(StreamModel):
         text = Stream.of_corpus(corpus, across=True)
         held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
         network, lds = self._start_network(corpus, text.ids[1:])
-        rate, schedule = choose_schedule(settings, is_evaluated=valid is not None)
+        rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _MIN_GAIN)
+        schedule: Schedule = rate
+        if valid is None:
+            constant = max(1, round(_CONSTANT_SHARE * settings.epochs))
+            slowest = _MIN_RATE_SHARE ** (1 / max(1, settings.epochs - constant))
+            factor = max(_RATE_DECAY, slowest)
+            schedule = FallingAfter(settings.learning_rate, factor, constant)
         trainer = RecurrentTrainer(settings, network, text, held_out, rate)
         source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
         run = replace(run, callbacks=(*run.callbacks, WhenSettled()))
@@ -194,7 +200,7 @@ class Windows:
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
         """Yield the places (steps, streams) that each step reads, and whether it is the first of the epoch."""
-        rng = np.random.default_rng(np.random.SeedSequence([self.seed, epoch]))
+        rng = np.random.default_rng([self.seed, epoch])
         cut = int(rng.integers(len(self.text)))
         starts = cut + self._stream_length * np.arange(self.streams)
         for batch in range(skip, self.n_batches(epoch)):
@@ -204,18 +210,6 @@ class Windows:
 
     def fingerprint(self) -> str:
         return fingerprint_arrays((self.text,), "windows", self.streams, self.window, self.seed)
-
-
-def choose_schedule(
-    settings: RecurrentLMSettings, *, is_evaluated: bool
-) -> tuple[ReduceOnPlateau, Schedule]:
-    """Return the schedule that observes held-out text, and the one to train by, which is another without such text."""
-    rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _MIN_GAIN)
-    if is_evaluated:
-        return rate, rate
-    constant = max(1, round(_CONSTANT_SHARE * settings.epochs))
-    slowest = _MIN_RATE_SHARE ** (1 / max(1, settings.epochs - constant))
-    return rate, FallingAfter(settings.learning_rate, max(_RATE_DECAY, slowest), constant)
 
 
 @dataclass
