@@ -336,12 +336,7 @@ STARTED = {
 
 def description(seeds: Sequence[int] | None) -> dict[str, Any]:
     """Describe the run: commit, code and settings used, seeds, processor, load, threads, versions, date (UTC)."""
-    libraries = {}
-    for library in LIBRARIES:
-        try:
-            libraries[library] = version(library)
-        except PackageNotFoundError:
-            continue
+    libraries = {library: found for library in LIBRARIES if (found := installed(library))}
     return {
         **STARTED,
         "load at the end": load(),
@@ -355,6 +350,14 @@ def description(seeds: Sequence[int] | None) -> dict[str, Any]:
         "libraries": libraries,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def installed(library: str) -> str | None:
+    """Return the version of a library that is installed; None of one that is not."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def device_facts(device: str) -> dict[str, str]:

@@ -1,17 +1,14 @@
 """One switch decides whether the pages install Tacenda from a checkout or from the package index."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from support.modules import load_module
+
 ROOT = Path(__file__).parents[1]
-_spec = importlib.util.spec_from_file_location(
-    "install_commands", ROOT / "docs/install_commands.py"
-)
-pages = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pages)
+pages = load_module(ROOT / "docs" / "install_commands.py")
 
 PAGE = "Before.\n\n<!-- install: tacenda-en[spacy,lm] -->\n<!-- /install -->\n\nAfter.\n"
 

@@ -1,15 +1,12 @@
 """The check of prose: what it finds in pages, modules and subjects of commits."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "prose", Path(__file__).parents[1] / "docs" / "prose.py"
-)
-prose = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(prose)
+from support.modules import load_module
+
+prose = load_module(Path(__file__).parents[1] / "docs" / "prose.py")
 
 
 SUBJECTS = (

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from support import texts
 from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
@@ -22,15 +23,7 @@ SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
 
 
 def text(n=400, seed=0, vocabulary=None):
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 12))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        found.append(sentence)
-    return Corpus.from_sentences(found, vocabulary=vocabulary)
+    return Corpus.from_sentences(texts.text(n, seed), vocabulary=vocabulary)
 
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])

@@ -22,6 +22,7 @@ import numpy as np
 from spacy.language import Language as Pipeline
 from spacy.tokens import Doc
 from spacy.training import Example
+from spacy.training.converters import conllu_to_docs
 
 import tacenda
 from benchmarks import kept, reporting
@@ -112,6 +113,13 @@ SPEED_PROTOCOL = {
 }
 
 Reader = Callable[[Path], list[labelled.Sentence]]
+
+
+def converted(path: Path, column: int, change: Callable[[list[str]], str], **how: Any) -> list[Doc]:
+    """Return the sentences of a CoNLL-U file as `spacy convert` makes them, with another value in one column."""
+    rows = (line.split("\t") for _, line in numbered_lines(path))
+    changed = ([*r[:column], change(r), *r[column + 1 :]] if len(r) > column else r for r in rows)
+    return list(conllu_to_docs("\n".join(map("\t".join, changed)), n_sents=1, no_print=True, **how))
 
 
 @cache

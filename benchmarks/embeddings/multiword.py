@@ -15,11 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spacy.training.converters import conllu_to_docs
-
 from benchmarks.embeddings import labelled, languages, pipelines, spacy_rows
 from benchmarks.reporting import Row, Table, main
-from tacenda.corpus.lines import numbered_lines
 
 ROWS = {"split": False, "merged": True}
 PROTOCOL = {
@@ -34,9 +31,7 @@ PROTOCOL = {
 
 def read(path: Path, merge: bool) -> list[labelled.Sentence]:
     """Return the sentences of a CoNLL-U file as `spacy convert` makes them, with universal tags."""
-    rows = (line.split("\t") for _, line in numbered_lines(path))
-    text = "\n".join("\t".join([*r[:4], r[3], *r[5:]] if len(r) > 4 else r) for r in rows)
-    docs = conllu_to_docs(text, n_sents=1, merge_subtokens=merge, no_print=True)
+    docs = languages.converted(path, 4, lambda row: row[3], merge_subtokens=merge)
     return [labelled.Sentence([t.text for t in doc], [t.tag_ for t in doc]) for doc in docs]
 
 

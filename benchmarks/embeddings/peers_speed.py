@@ -114,9 +114,5 @@ def picture(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("embeddings-peers-speed", PROTOCOL, rows, options=("repeats",), after=picture),
-        repeats=5,
-        sentences=10**9,
-    )
+    table = Table("embeddings-peers-speed", PROTOCOL, rows, options=("repeats",), after=picture)
+    main(__doc__, table, repeats=5, sentences=10**9)

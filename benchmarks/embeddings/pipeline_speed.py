@@ -8,6 +8,7 @@ loaded from disk, whose caches are empty (kernels are compiled, weights are read
 same text. Every pipeline is trained briefly and saved; in every turn each is loaded again, and they take turns;
 medians, and the slowest and the fastest turn. All layers of all rows multiply with numpy's BLAS, but for
 spaCy's default as it is installed, which multiplies with BLIS.
+``--sentences`` takes fewer of the text, for a trial.
 """
 
 from __future__ import annotations
@@ -220,10 +221,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("embeddings-pipeline-speed", PROTOCOL, rows, options=("repeats",)),
-        repeats=3,
-        pipelines=tuple(HEADS),
-        sentences=10**9,  # of the text: fewer for a trial
-    )
+    table = Table("embeddings-pipeline-speed", PROTOCOL, rows, options=("repeats",))
+    main(__doc__, table, repeats=3, pipelines=tuple(HEADS), sentences=10**9)

@@ -12,11 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spacy.training.converters import conllu_to_docs
-
 from benchmarks.embeddings import labelled, languages, pipelines, spacy_rows
 from benchmarks.reporting import Row, Table, main
-from tacenda.corpus.lines import numbered_lines
 
 ROWS = {"with features": True, "without features": False}
 PROTOCOL = {
@@ -30,24 +27,16 @@ PROTOCOL = {
 
 def read(path: Path, features: bool) -> list[labelled.Sentence]:
     """Return the sentences of a CoNLL-U file; the tags are labels of spaCy's morphologizer."""
-    rows = (line.split("\t") for _, line in numbered_lines(path))
-    text = "\n".join(
-        "\t".join([*r[:5], r[5] if features else "_", *r[6:]] if len(r) > 5 else r) for r in rows
-    )
-    docs = conllu_to_docs(text, n_sents=1, no_print=True)
-    return [
-        labelled.Sentence(
-            [t.text for t in doc], [f"{t.morph}|POS={t.pos_}".lstrip("|") for t in doc]
-        )
-        for doc in docs
-    ]
+    found = []
+    for doc in languages.converted(path, 5, lambda row: row[5] if features else "_"):
+        tags = [f"{token.morph}|POS={token.pos_}".lstrip("|") for token in doc]
+        found.append(labelled.Sentence([token.text for token in doc], tags))
+    return found
 
 
 def measure(name: str, features: bool, size: int | None, seed: int) -> Row:
-    task, row = (
-        languages.load(name, partial(read, features=features)),
-        pipelines.ROWS[pipelines.DEFAULT],
-    )
+    task = languages.load(name, partial(read, features=features))
+    row = pipelines.ROWS[pipelines.DEFAULT]
     nlp = pipelines.build("morphologizer", row, None, languages.LANGUAGES[name].code)
     found = spacy_rows.measure(task, size, seed, nlp, pipelines.documents(nlp, task, row))
     drawn = {tag for i in task.subset(size, seed) for tag in task.train[i].tags}

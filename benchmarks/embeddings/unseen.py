@@ -148,10 +148,5 @@ def picture(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("embeddings-unseen", PROTOCOL, rows, "what", after=picture),
-        tasks=tuple(TASKS),
-        sizes=SIZES,
-        seeds=SEEDS,
-    )
+    table = Table("embeddings-unseen", PROTOCOL, rows, "what", after=picture)
+    main(__doc__, table, tasks=tuple(TASKS), sizes=SIZES, seeds=SEEDS)

@@ -46,8 +46,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("lm-ngrams", PROTOCOL, rows, key="what", seeds=None),
-        data=("ptb", "wikitext-2"),
-    )
+    table = Table("lm-ngrams", PROTOCOL, rows, key="what", seeds=None)
+    main(__doc__, table, data=("ptb", "wikitext-2"))

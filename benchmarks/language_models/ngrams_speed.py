@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,6 @@ print(time.perf_counter() - start)
 
 
 def protocol(options: Any) -> dict[str, Any]:
-    try:
-        peer = version("kenlm")
-    except PackageNotFoundError:
-        peer = "not installed"
     return {
         "model": "modified Kneser-Ney; kenlm scores with the same model, from our ARPA file, in its hash tables "
         "(probing)",
@@ -59,7 +54,7 @@ def protocol(options: Any) -> dict[str, Any]:
         "times kenlm": "kenlm's seconds for the same by ours, the median of the turns",
         "largest difference": "of a line's log10 probability between the two",
         "load": "processes that wanted a core in the last minute, when the row was done",
-        "kenlm": peer,
+        "kenlm": reporting.installed("kenlm") or "not installed",
     }
 
 
@@ -201,10 +196,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("lm-ngrams-speed", protocol, rows, seeds=None),
-        repeats=7,
-        orders=[3, 5],
-        data=("ptb", "wikitext-2"),
-    )
+    table = Table("lm-ngrams-speed", protocol, rows, seeds=None)
+    main(__doc__, table, repeats=7, orders=[3, 5], data=("ptb", "wikitext-2"))

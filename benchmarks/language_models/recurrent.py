@@ -126,9 +126,5 @@ def draw_curves(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("lm-recurrent", PROTOCOL, rows, key="what", after=draw_curves),
-        runs=tuple(RUNS),
-        starts=STARTS,
-    )
+    table = Table("lm-recurrent", PROTOCOL, rows, key="what", after=draw_curves)
+    main(__doc__, table, runs=tuple(RUNS), starts=STARTS)

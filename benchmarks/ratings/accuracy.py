@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 def entries(name: str, options: Options) -> Iterator[Entry]:
     """Yield every row of a data set whose library is installed."""
-    own = f"tacenda-surprise {reporting.version('tacenda-surprise')}"
+    own = f"tacenda-surprise {reporting.installed('tacenda-surprise')}"
     for row, make in OURS.items():
         yield Entry(row, "defaults", own, lambda folds, make=make: measuring.here(make, folds))
     chosen = peer_settings.chosen(name)

@@ -14,7 +14,6 @@ Every cell that is finished is kept.
 
 from __future__ import annotations
 
-import importlib.metadata
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from surprise import SVD
 
-from benchmarks import kept
+from benchmarks import kept, reporting
 from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
 from benchmarks.reporting import Row, Table, main
@@ -180,18 +179,12 @@ def measure(name: str, row: str) -> dict[str, Any]:
     return {**good, "fit": found.fit, "rank": found.ranking, "settings": told}
 
 
-def version() -> str:
-    try:
-        return importlib.metadata.version("implicit")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def protocol(_: Any) -> dict[str, Any]:
+    version = reporting.installed("implicit") or "not installed"
     return {
         "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
         "lists": f"{PLACES} items that the user has not rated in the training part",
-        "implicit": f"{version()}; chosen settings: NDCG on a fifth of the training part",
+        "implicit": f"{version}; chosen settings: NDCG on a fifth of the training part",
         "time": "seconds of processor time, one thread",
     }
 
@@ -207,7 +200,8 @@ def protocol_of_more(options: Any) -> dict[str, Any]:
 def measured(wanted: Mapping[str, Sequence[str]], options: Any) -> Iterator[Row]:
     """The ``wanted`` ways of ranking of every set, as far as the command line names them."""
     cells, names = kept.Cells("ratings-lists"), [*OURS, POPULAR]
-    if version() == "not installed":
+    version = reporting.installed("implicit")
+    if version is None:
         options.leave_out("implicit", "it is not installed")
     else:
         names += [IMPLICIT, CHOSEN]
@@ -215,7 +209,7 @@ def measured(wanted: Mapping[str, Sequence[str]], options: Any) -> Iterator[Row]
         if row not in wanted.get(name, ()):
             continue
         theirs = row in (IMPLICIT, CHOSEN)
-        key = kept.cell_key(data=name, row=row, of=version() if theirs else "ours")
+        key = kept.cell_key(data=name, row=row, of=version if theirs else "ours")
         found = cells.measure(key, lambda: measure(name, row), ours=not theirs)  # noqa: B023
         yield {
             "row": f"{name}: {row}",

@@ -192,8 +192,5 @@ PROTOCOL = {
     "log-likelihood": f"nats per rating, of probabilities of at least {LEAST:g}",
 }
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("ratings-uncertainty", PROTOCOL, rows, key="row", after=picture),
-        sets=(MOVIELENS, *SHAPES),
-    )
+    table = Table("ratings-uncertainty", PROTOCOL, rows, key="row", after=picture)
+    main(__doc__, table, sets=(MOVIELENS, *SHAPES))

@@ -124,10 +124,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("scale-cluster", PROTOCOL, rows, key="what"),
-        tokens=200e6,
-        workers=[1, 2],
-        partition=64 << 20,  # bytes of a partition
-    )
+    table = Table("scale-cluster", PROTOCOL, rows, key="what")
+    main(__doc__, table, tokens=200e6, workers=[1, 2], partition=64 << 20)

@@ -118,10 +118,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(
-        __doc__,
-        Table("varembed-tagging", protocol, rows, "key", after=picture),
-        tokens=0.0,
-        tasks=tuple(TASKS),
-        seeds=[0, 1, 2],
-    )
+    table = Table("varembed-tagging", protocol, rows, "key", after=picture)
+    main(__doc__, table, tokens=0.0, tasks=tuple(TASKS), seeds=[0, 1, 2])
