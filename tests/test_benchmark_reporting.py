@@ -131,16 +131,12 @@ def test_a_result_names_commit_code_settings_with_defaults_seeds_load_and_versio
     assert freshness.changed(run) == []
 
 
-def test_without_a_key_everything_is_new(results, code):
-    save(a=1)
-    reporting.save("made-up", {}, [{"who": "b"}])
-    assert [row["who"] for row in read(results)["rows"]] == ["b"]
-
-
-def test_a_part_of_a_table_without_a_key_waits(results, code):
+def test_without_a_key_everything_is_new_and_a_part_of_a_table_waits(results, code):
     save(a=1, b=2, whole=True)
     assert reporting.save("made-up", {}, [{"who": "a"}], whole=False) is None
     assert figures(results) == {"a": 1, "b": 2}
+    reporting.save("made-up", {}, [{"who": "b"}])
+    assert [row["who"] for row in read(results)["rows"]] == ["b"]
 
 
 @pytest.mark.parametrize("other", ["protocol", "code"])
@@ -197,12 +193,8 @@ def test_options_are_declared_by_their_defaults(monkeypatch):
     declared = {"repeats": 3, "data": ("ptb", "wikitext-2"), "sizes": [250], "slow": False}
     monkeypatch.setattr("sys.argv", ["script"])
     options = reporting.parse("A script.", **declared)
-    assert (options.repeats, options.data, options.sizes, options.slow) == (
-        3,
-        ["ptb", "wikitext-2"],
-        [250],
-        False,
-    )
+    found = {name: getattr(options, name) for name in declared}
+    assert found == {**declared, "data": ["ptb", "wikitext-2"]}
     assert options.whole
     monkeypatch.setattr("sys.argv", ["script", "--data", "ptb", "--sizes", "1", "2", "--slow"])
     options = reporting.parse("A script.", **declared)

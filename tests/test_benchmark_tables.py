@@ -63,16 +63,13 @@ def test_columns_of_words_begin_at_the_left(folder):
     assert tables.render("worded").splitlines()[1] == "| --- | ---: | --- |"
 
 
-def test_rows_are_chosen_by_their_values(folder):
+def test_rows_are_chosen_by_their_values_and_figures_have_the_decimals_asked_for(folder):
     assert "| b |" not in tables.render("made-up size=250")
+    assert "| 1,000 | 0.5000 |" in tables.render("made-up row=b columns=size,words/s decimals=4")
     with pytest.raises(SystemExit, match="has no rows"):
         tables.render("made-up size=7")
     with pytest.raises(SystemExit, match="No results are called 'other'"):
         tables.render("other")
-
-
-def test_figures_have_the_decimals_asked_for(folder):
-    assert "| 1,000 | 0.5000 |" in tables.render("made-up row=b columns=size,words/s decimals=4")
 
 
 def test_figures_that_others_have_published_lie_beside_their_benchmark(tmp_path, monkeypatch):
@@ -176,7 +173,7 @@ def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measure
     assert ". An earlier protocol was used. Not" in tables.render("made-up row=b columns=row")
 
 
-def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):
+def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured, folder):
     libraries = ("surprise 1.1", "tacenda-surprise 1.0")
     rows = [row | {"library": name} for row, name in zip(ROWS, libraries, strict=True)]
     run = measured()["run"]
@@ -186,10 +183,6 @@ def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):
     assert bench.state(parts.PARTS[0]) == "changed: model"
     rows[1]["library"] = "another 2.0"
     measured(rows=rows)
-    assert bench.state(parts.PARTS[0]) == "fresh"
-
-
-def test_a_part_is_missing_without_its_file(measured, folder):
     assert bench.state(parts.PARTS[0]) == "fresh"
     (folder / "made-up.json").unlink()
     assert bench.state(parts.PARTS[0]) == "missing"

@@ -5,12 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-from surprise import Dataset, Reader
 
 from benchmarks import kept, reporting
 from benchmarks.ratings import accuracy, data, measuring, peer_process, peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.peers import PEERS, Measured, Peer, told
+from support.recommenders import trainset_of
 from tacenda.datasets import synthetic_ratings
 
 STUB = """
@@ -35,16 +35,10 @@ class Dataset:
 @pytest.fixture(scope="module")
 def fold():
     ratings = synthetic_ratings.generate(40, 30, 300, seed=0).ratings
-    rows = [
-        (f"u{user}", f"i{item}", float(value), None)
-        for user, item, value in zip(
-            ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values, strict=True
-        )
-    ]
-    trainset = Dataset(Reader(rating_scale=(1, 5))).construct_trainset(
-        [row for number, row in enumerate(rows) if number % 8]
-    )
-    return Fold(trainset, [(u, i, r) for u, i, r, _ in rows[::8]] + [("u1", "nothing rated", 3.0)])
+    columns = ratings.user_ids, ratings.item_ids, ratings.values.astype(float)
+    rows = [(f"u{user}", f"i{item}", value) for user, item, value in zip(*columns, strict=True)]
+    trainset = trainset_of([row for number, row in enumerate(rows) if number % 8])
+    return Fold(trainset, [*rows[::8], ("u1", "nothing rated", 3.0)])
 
 
 @pytest.fixture
@@ -140,14 +134,10 @@ def test_folds_that_are_measured_are_not_measured_again(tmp_path, fold, monkeypa
 
 def test_settings_of_peers_are_chosen_on_ratings_of_the_training_part(fold):
     again = data.held_out(fold)
-    training = {
-        (fold.trainset.to_raw_uid(u), fold.trainset.to_raw_iid(i))
-        for u, i, _ in fold.trainset.all_ratings()
-    }
-    left = {
-        (again.trainset.to_raw_uid(u), again.trainset.to_raw_iid(i))
-        for u, i, _ in again.trainset.all_ratings()
-    }
+    training, left = (
+        {(part.to_raw_uid(u), part.to_raw_iid(i)) for u, i, _ in part.all_ratings()}
+        for part in (fold.trainset, again.trainset)
+    )
     held = {(u, i) for u, i, _ in again.testset}
     assert left | held == training
     assert not left & held
