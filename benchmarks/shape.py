@@ -302,7 +302,6 @@ def of_parameters(modules: dict[str, Source]) -> tuple[dict[str, float], list[st
     found: dict[str, float] = {}
     for most in (12, 8):
         found[f"functions with more than {most} parameters"] = sum(n > most for n, _, _ in counted)
-    for most in (12, 8):
         found[f"the same, more than {most}, neither compiled nor a host's"] = sum(
             n > most and not aside for n, aside, _ in counted
         )

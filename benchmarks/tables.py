@@ -45,7 +45,9 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ REGISTRY = re.compile(
     r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
 )
 FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
-FILLED = re.compile(r"<!-- filled:(?P<name>\w+) -->\n(?P<body>.*?)<!-- /filled -->", re.DOTALL)
+FILLED = re.compile(r"<!-- filled:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /filled -->", re.DOTALL)
 IN_BRACES = re.compile(r"\{(?P<call>[^{}]+)\}")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
 SKIPPED = {"node_modules", "demo-output", "movie-ratings-output", "site"}  # and names with a dot
@@ -282,35 +284,20 @@ def cell(value: Any, decimals: int | None = None) -> str:
 
 def fill(text: str) -> str:
     """The Markdown text with every table and figure filled in again."""
-    text = MARKER.sub(
-        lambda match: f"<!-- table:{match['call']} -->\n{render(match['call'])}<!-- /table -->",
-        text,
-    )
-    text = FIGURE.sub(
-        lambda match: f"<!-- figure:{match['call']} -->{figure(match['call'])}<!-- /figure -->",
-        text,
-    )
-    text = REGISTRY.sub(
-        lambda match: (
-            f"<!-- registry:{match['call']} -->\n{TABLES[match['call']]()}<!-- /registry -->"
-        ),
-        text,
-    )
-    text = FILLED.sub(
-        lambda match: (
-            f"<!-- filled:{match['name']} -->\n"
-            f"{IN_BRACES.sub(lambda each: figure(each['call']), template(match['name']))}"
-            "<!-- /filled -->"
-        ),
-        text,
-    )
+    for pattern, make in MAKERS.items():
+        text = pattern.sub(partial(_put, make), text)
     text = LEGEND.sub("", text)
-    figures = [_found(match["call"])[:2] for match in FIGURE.finditer(text)]
-    said = said_of([(report, rows) for report, rows in figures], brief=True)
+    said = said_of([_found(match["call"])[:2] for match in FIGURE.finditer(text)], brief=True)
     if said:
         line = f"*The numbers in the text were measured {said}*"
         text = f"{text.rstrip()}\n\n<!-- legend -->\n{line}\n<!-- /legend -->\n"
     return text
+
+
+def _put(make: Callable[[str], str], match: re.Match[str]) -> str:
+    """Return the match with what is made in the place of its body."""
+    begin, end = (at - match.start() for at in match.span("body"))
+    return match[0][:begin] + make(match["call"]) + match[0][end:]
 
 
 def template(name: str) -> str:
@@ -318,11 +305,20 @@ def template(name: str) -> str:
     return (TEMPLATES / f"{name}.md").read_text(encoding="utf8")
 
 
+#: What stands between the markers of each kind.
+MAKERS: dict[re.Pattern[str], Callable[[str], str]] = {
+    MARKER: render,
+    FIGURE: figure,
+    REGISTRY: lambda call: TABLES[call](),
+    FILLED: lambda name: IN_BRACES.sub(lambda each: figure(each["call"]), template(name)),
+}
+
+
 def results_shown(text: str) -> set[str]:
     """Return the names of the results that a page takes tables and figures from."""
     calls = [m["call"] for kind in (MARKER, FIGURE) for m in kind.finditer(text)]
     for table in FILLED.finditer(text):
-        calls += [match["call"] for match in IN_BRACES.finditer(template(table["name"]))]
+        calls += [match["call"] for match in IN_BRACES.finditer(template(table["call"]))]
     return {call.split()[0] for call in calls}
 
 
