@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
 from benchmarks.ratings.thesis import __main__ as thesis
 from benchmarks.reporting import Options
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import BiasOnly
+from tacenda_surprise.testing import make_dataset
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,8 @@ def noted(parts):
 
 def test_the_split_is_the_one_of_surprise(parts):
     whole = synthetic_ratings.generate(83, 60, 1501, seed=0).ratings
-    data = Dataset(Reader(rating_scale=whole.scale))
     rows = zip(whole.user_ids.tolist(), whole.item_ids.tolist(), whole.values, strict=True)
-    data.raw_ratings = [(user, item, value, None) for user, item, value in rows]
+    data = make_dataset(rows, whole.scale)
     trainset, testset = train_test_split(data, test_size=0.1, random_state=0)
     assert pairs(parts.test) == {(user, item) for user, item, _ in testset}
     assert len(parts.train) == trainset.n_ratings

@@ -33,20 +33,14 @@ def static(width: int, window: int = 1) -> Row:
     reach = window // 2
 
     def encode(sentences: Words) -> np.ndarray:
-        parts = []
-        for own in _own(width, sentences):
+        vectors, vocabulary, parts = text.word2vec(width), text.corpus().vocabulary, []
+        for own in (vectors[vocabulary.encode(words)] for words in sentences):
             padded = np.pad(own, ((reach, reach), (0, 0)))
             shifted = [padded[k : k + len(own)] for k in range(window)]
             parts.append(np.concatenate(shifted, axis=1))
         return np.concatenate(parts)
 
     return Row(encode)
-
-
-def _own(width: int, sentences: Words) -> list[np.ndarray]:
-    vectors = text.word2vec(width)
-    vocabulary = text.corpus().vocabulary
-    return [vectors[vocabulary.encode(words)] for words in sentences]
 
 
 ROWS: dict[str, Row] = {
