@@ -126,12 +126,15 @@ def test_numbers_of_numpy_become_numbers():
     assert type(found.patience) is int
     assert found.to_dict()["validation"] == 0.5
     for rates in ([np.float32(0.5), 0.25], (np.float32(0.5), 0.25)):
-        assert json.dumps(TreeSettings(rates=rates).to_dict()["rates"]) == "[0.5, 0.25]"
+        for found in (TreeSettings(rates=rates).rates, LooseSettings(steps=rates).steps):
+            assert json.dumps(found) == "[0.5, 0.25]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LooseSettings(Settings):
     pairs: Iterable[int] | None = option(None, "anything to go through")
+    steps: tuple[float, ...] | None = option(None, "sizes of steps", above=0)
+    table: tuple[tuple[int | None, ...], ...] = option((), "rows")
     whatever: Any = option(None, "anything at all")
 
 
@@ -139,6 +142,15 @@ def test_abstract_types_and_any():
     assert LooseSettings(pairs=range(3)).whatever is None
     with pytest.raises(ConfigurationError, match="pairs must be an Iterable or None, not 3"):
         LooseSettings(pairs=3)
+    with pytest.raises(ConfigurationError, match=r"steps must be a list, each .* or None, not "):
+        LooseSettings(steps=[0.5, 0])
+
+
+def test_lists_in_lists_come_back_from_json():
+    rows = LooseSettings(table=[[np.int64(1), None], []])
+    assert rows.table == ((1, None), ())
+    assert rows.to_dict()["table"] == [[1, None], []]
+    assert LooseSettings.from_dict(rows.to_dict()) == rows
 
 
 def test_the_description_lists_the_options_of_a_group_with_their_defaults():

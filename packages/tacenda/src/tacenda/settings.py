@@ -28,7 +28,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
@@ -99,32 +99,41 @@ class Option:
     last: bool = False
     group: type[Settings] | None = None
 
-    def admits(self, value: Any, kind: Any = None) -> bool:
-        """Return whether ``value`` is of the right type, by default that of the option, and within the bounds."""
+    def read(self, value: Any, kind: Any = None) -> Any:
+        """Return ``value`` as the option holds it: numbers for those of NumPy, and tuples for lists.
+
+        Raises TypeError if it is not of the type ``kind``, by default that of the option, or out of bounds.
+        """
         kind = self.kind if kind is None else kind
         origin = get_origin(kind)
-        if kind is Any:
-            return True
+        value = value.item() if isinstance(value, np.generic) else value
+        value = tuple(value) if isinstance(value, list) else value
         if origin in (Union, types.UnionType):
-            return any(self.admits(value, part) for part in get_args(kind))
+            for part in get_args(kind):
+                with suppress(TypeError):
+                    return self.read(value, part)
+            raise TypeError
+        if origin is tuple and isinstance(value, tuple):
+            return tuple(self.read(one, get_args(kind)[0]) for one in value)
         if origin is Literal:
-            return any(type(value) is type(one) and value == one for one in get_args(kind))
-        if origin is tuple:
-            inner = get_args(kind)[0]
-            return isinstance(value, tuple) and all(self.admits(one, inner) for one in value)
-        if kind is str and self.matches is not None:
-            return isinstance(value, str) and re.fullmatch(self.matches[0], value) is not None
-        if kind not in (int, float):
-            return isinstance(value, origin or kind)
-        # integers are not converted, because they may be larger than any float; a bool is not accepted as a number
-        return (
-            (type(value) is int or (kind is float and type(value) is float))
-            and abs(value) <= sys.float_info.max
-            and (self.at_least is None or value >= self.at_least)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
+            is_right = any(type(value) is type(one) and value == one for one in get_args(kind))
+        elif kind in (int, float):
+            # integers are not converted, because they may be larger than any float; a bool is not a number
+            is_right = (
+                (type(value) is int or (kind is float and type(value) is float))
+                and abs(value) <= sys.float_info.max
+                and (self.at_least is None or value >= self.at_least)
+                and (self.at_most is None or value <= self.at_most)
+                and (self.above is None or value > self.above)
+                and (self.below is None or value < self.below)
+            )
+        else:
+            is_right = kind is Any or isinstance(value, origin or kind)
+            if kind is str and is_right and self.matches is not None:
+                is_right = re.fullmatch(self.matches[0], value) is not None
+        if not is_right:
+            raise TypeError
+        return value
 
     def describe_allowed(self, kind: Any = None) -> str:
         """Return the allowed types and bounds in words, for error messages."""
@@ -216,17 +225,12 @@ class Settings:
             if value is one.default:
                 continue
             changed = True
-            if isinstance(value, np.generic):
-                value = value.item()
             if isinstance(value, Mapping) and one.group is not None:
                 value = one.group.from_dict(value)
-            elif isinstance(value, list):
-                value = tuple(value)
-            if get_origin(one.kind) is tuple and isinstance(value, tuple):
-                value = tuple(x.item() if isinstance(x, np.generic) else x for x in value)
-            if not one.admits(value):
+            try:
+                object.__setattr__(self, one.name, one.read(value))
+            except TypeError:
                 self.refuse(one.name, one.describe_allowed())
-            object.__setattr__(self, one.name, value)
         for path, reason in (self.idle() if changed else {}).items():
             *groups, name = path.split(".")
             owner = functools.reduce(getattr, groups, self)
@@ -265,12 +269,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values as JSON: tuples are lists, groups are dictionaries."""
-        found = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            value = value.to_dict() if isinstance(value, Settings) else value
-            found[one.name] = list(value) if isinstance(value, tuple) else value
-        return found
+        return {one.name: _as_json(getattr(self, one.name)) for one in fields(self)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -395,6 +394,12 @@ class _New:
 
     def __repr__(self) -> str:
         return f"{self._name}()"
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.to_dict()
+    return list(map(_as_json, value)) if isinstance(value, tuple) else value
 
 
 @functools.cache
