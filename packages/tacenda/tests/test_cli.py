@@ -156,6 +156,11 @@ def test_the_start_of_a_child_process_takes_no_time_of_a_plugin(monkeypatch):
     assert {line.split()[4] for line in listed.splitlines()[1:]} == {"loaded"}
 
 
+def test_a_child_process_that_ends_before_it_loads_a_plugin_blames_none(run, monkeypatch):
+    monkeypatch.setattr(probing, "_report", os._exit)  # which refuses the arguments
+    assert "did not start: use --no-load" in run.refusal("plugins", "datasets")
+
+
 def test_a_plugin_of_this_process_is_listed(failing):
     listed = CliRunner().invoke(app, ["plugins", "commands"]).output
     (line,) = [line for line in listed.splitlines() if " failing " in line]

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -38,47 +39,35 @@ def try_plugins(records: Sequence[PluginRecord], seconds: float) -> list[Outcome
     """Load plugins in child processes, and return what came of each, in order.
 
     A plugin that needs more than ``seconds`` is broken. Those that were registered in this process are loaded here.
+    Raises PluginError if no child process starts.
     """
-    outcomes: dict[int, Outcome] = {}
-    waiting = []
-    for i, record in enumerate(records):
-        if plugins.is_registered(record):
-            outcomes[i] = _try_here(record)
-        else:
-            waiting.append(i)
-    while waiting:
-        _try_in_child(records, waiting, outcomes, seconds)
-    return [outcomes[i] for i in range(len(records))]
+    outcomes: list[Outcome] = []
+    while rest := records[len(outcomes) :]:
+        installed = list(takewhile(lambda record: not plugins.is_registered(record), rest))
+        outcomes += _try_in_child(installed, seconds) if installed else [_try_here(rest[0])]
+    return outcomes
 
 
-def _try_in_child(
-    records: Sequence[PluginRecord],
-    waiting: list[int],
-    outcomes: dict[int, Outcome],
-    seconds: float,
-) -> None:
-    """Take from ``waiting`` those that one child process loads, and the one that ends it."""
+def _try_in_child(records: Sequence[PluginRecord], seconds: float) -> list[Outcome]:
+    """Return what came of the plugins that one child process loads, up to the one that ends it."""
     # spawned: a forked child would have what this process has imported, and its locks
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    keys = [(records[i].kind, records[i].name, records[i].distribution) for i in waiting]
     # no daemon, which may have no children: a plugin may start some
-    child = context.Process(target=_report, args=(theirs, keys))
+    unloaded = [replace(record, cause=None) for record in records]
+    child = context.Process(target=_report, args=(theirs, unloaded))
     child.start()
     assert child.pid is not None
     theirs.close()
+    received: list[bytes] = []  # a message when the child has started, and one for each plugin
+    reason = ""
     try:
-        # starting the child does not count towards the time of a plugin
-        reason = "" if ours.poll(_SECONDS_TO_START) else "the process that loads it did not start"
-        if not reason:
-            ours.recv_bytes()
-        while waiting and not reason:
-            if not ours.poll(seconds):
-                reason = f"it was not loaded within {seconds:g} seconds"
-                break
-            status, said, trace = json.loads(ours.recv_bytes())
-            i = waiting.pop(0)
-            outcomes[i] = Outcome(replace(records[i], status=status), said, trace)
+        while len(received) <= len(records) and not reason:
+            limit = seconds if received else _SECONDS_TO_START
+            if ours.poll(limit):
+                received.append(ours.recv_bytes())
+            else:
+                reason = f"it was not loaded within {limit:g} seconds"
     except (EOFError, OSError):
         child.join()
         reason = _explain_end(child.exitcode or 0)
@@ -88,21 +77,30 @@ def _try_in_child(
         child.kill()
         child.join()
         ours.close()
+    if not received:
+        raise PluginError(
+            "the process that loads plugins did not start: use --no-load to list them without loading any"
+        )
+    outcomes = []
+    for record, message in zip(records, received[1:], strict=False):
+        status, said, trace = json.loads(message)
+        outcomes.append(Outcome(replace(record, status=status), said, trace))
     if reason:
-        i = waiting.pop(0)
-        outcomes[i] = Outcome(replace(records[i], status="broken"), reason)
+        broken = replace(records[len(outcomes)], status="broken")
+        outcomes.append(Outcome(broken, reason))
+    return outcomes
 
 
-def _report(connection: Connection, keys: list[tuple[str, str, str]]) -> None:
-    """Send that the child is ready, then load plugins, and send status, reason and traceback of each."""
+def _report(connection: Connection, records: Sequence[PluginRecord]) -> None:
+    """Send that the child has started, then load plugins, and send status, reason and traceback of each."""
     with suppress(AttributeError):  # Windows
         os.setpgid(0, 0)
     # the parent has read the metadata, and warned
     logging.getLogger(plugins.__name__).disabled = True
-    found = {(each.kind, each.name, each.distribution): each for each in plugins.available()}
-    connection.send_bytes(b"ready")
-    for key in keys:
-        outcome = _try_here(found[key])
+    plugins.records()
+    connection.send_bytes(b"started")
+    for record in records:
+        outcome = _try_here(record)
         # as JSON: nothing that a plugin may have written is unpickled
         sent = outcome.record.status, outcome.reason, outcome.trace
         connection.send_bytes(json.dumps(sent).encode())
