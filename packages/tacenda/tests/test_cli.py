@@ -20,7 +20,7 @@ from support.processes import command_line, run_python
 from tacenda import plugins, store
 from tacenda.cli import probing
 from tacenda.cli.main import app
-from tacenda.cli.options import check_file, check_output, input_text, options_of, settings_of
+from tacenda.cli.options import check_file, check_output, input_text, options_of
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 
@@ -302,7 +302,7 @@ def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kin
 )
 def test_settings_that_contradict_each_other_are_refused(pairs, said):
     with pytest.raises(typer.BadParameter, match=f"{said}.*leave out one of the two"):
-        settings_of(pairs)
+        options_of(pairs)
 
 
 def test_an_option_of_the_command_and_of_set_is_refused():
@@ -312,6 +312,6 @@ def test_an_option_of_the_command_and_of_set_is_refused():
 
 
 def test_settings_of_a_group_are_gathered():
-    assert settings_of(['a={"x": 1}', "a.y=2", "b=c"]) == {"a": {"x": 1, "y": 2}, "b": "c"}
+    assert options_of(['a={"x": 1}', "a.y=2", "b=c"]) == {"a": {"x": 1, "y": 2}, "b": "c"}
     twice = '{"x": 1, "x": 2}'  # no JSON, so that the model refuses it
-    assert settings_of([f"a={twice}"]) == {"a": twice}
+    assert options_of([f"a={twice}"]) == {"a": twice}

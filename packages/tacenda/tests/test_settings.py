@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.cli.options import settings_of
+from tacenda.cli.options import options_of
 from tacenda.errors import ConfigurationError
 from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, group, option
@@ -87,7 +87,7 @@ def test_json_and_back_gives_the_same_settings(settings):
 
 
 def test_the_command_line_sets_groups_with_a_dot():
-    found = settings_of(["width=9", "advanced.far=true", "start=random"])
+    found = options_of(["width=9", "advanced.far=true", "start=random"])
     assert TreeSettings.from_dict(found) == TreeSettings(
         width=9, start="random", advanced=TreeAdvanced(far=True)
     )

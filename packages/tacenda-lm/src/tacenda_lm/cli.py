@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from tacenda.cli import as_options
 from tacenda.cli import options as common
 from tacenda.errors import ArtifactError, ConfigurationError
 
@@ -134,7 +135,7 @@ def surprisal(
         warnings.simplefilter("ignore", UserWarning)  # the notes of the table have the same text
         table = surprisal_table(model, texts, previous=previous, **scoring)
     for note in table.notes:
-        typer.echo(f"note: {common.as_options(note)}", err=True)
+        typer.echo(f"note: {as_options(note)}", err=True)
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # like a file
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)

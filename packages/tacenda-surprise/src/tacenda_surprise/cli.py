@@ -373,7 +373,7 @@ def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, di
 
     Raises BadParameter for options of a model that is not among ``models``.
     """
-    chosen = common.settings_of(settings or [])
+    chosen = common.options_of(settings)
     short = {model: model.partition("@")[0] for model in models}
     own = {}
     for name in {plugin.name for plugin in plugins.available("recommenders")} & set(chosen):

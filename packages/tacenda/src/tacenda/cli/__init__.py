@@ -7,6 +7,7 @@ after an error, 2 after wrong usage, and 128 plus its number after a signal.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -20,6 +21,10 @@ from tacenda.errors import TacendaError, describe
 
 #: Errors that are shown in one line. Any other is a bug, as is a NotImplementedError without a message.
 _EXPECTED = TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning
+#: Arguments of Python that are options of commands; error messages name them as Python has them.
+_PYTHON_ARGUMENTS = re.compile(
+    r"\b(blank_lines|duplicates|encoding|errors|marks|split|text_field|tokenizer)=([\"'])([\w:-]+)\2"
+)
 
 
 def start() -> None:
@@ -91,12 +96,17 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 def _print_error(text: str) -> None:
     """Print a line on standard error, unless it is closed or full: no fit ends because of that."""
-    from tacenda.cli.options import as_options
-
     # without a file, print would use standard output
     if sys.stderr is not None:
         with suppress(OSError):
             print("tacenda:", as_options(text), file=sys.stderr)
+
+
+def as_options(message: str) -> str:
+    """Return a message with the arguments that it advises as options: ``--errors replace`` for ``errors="replace"``."""
+    return _PYTHON_ARGUMENTS.sub(
+        lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message
+    )
 
 
 def _flush_output() -> None:

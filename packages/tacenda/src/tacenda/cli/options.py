@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -112,19 +111,16 @@ Scheduler = Annotated[
 ]
 
 _REMOTE_BLOCK_BYTES = 1 << 26  # of a file at an address, read at a time
-#: Arguments of Python that are options of commands; error messages name them as Python has them.
-_PYTHON_ARGUMENTS = re.compile(
-    r"\b(blank_lines|duplicates|encoding|errors|marks|split|text_field|tokenizer)=([\"'])([\w:-]+)\2"
-)
 
 
-def settings_of(pairs: list[str]) -> dict[str, Any]:
-    """Return the options in ``NAME=VALUE`` pairs of ``--set``; a value that is not JSON is a string.
+def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
+    """Return the options of a model from ``--set`` and from options of the command, None if they are not given.
 
-    ``advanced.NAME=VALUE`` sets an option of the group ``advanced``.
+    ``--set`` has pairs ``NAME=VALUE``; a value that is not JSON is a string, and ``advanced.NAME=VALUE`` sets an option
+    of the group ``advanced``. Raises BadParameter if an option is given twice.
     """
     found: dict[str, Any] = {}
-    for pair in pairs:
+    for pair in settings or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair}")
@@ -133,15 +129,6 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             read = value
         _set_once(found, name.replace("-", "_"), read, f"--set {pair}")
-    return found
-
-
-def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
-    """Return the options of a model from ``--set`` and from options of the command, None if they are not given.
-
-    Raises BadParameter if an option is given twice.
-    """
-    found = settings_of(settings or [])
     for name, value in named.items():
         if value is not None:
             _set_once(found, name, value, "an option of the command")
@@ -219,13 +206,6 @@ def save_smaller(model: Any, source: Path, output: Path, precision: str | None) 
     after = store.size_of(output)
     typer.echo(f"{before / 1e6:.1f} MB, now {after / 1e6:.1f} MB in {output}")
     return tacenda.load(output)
-
-
-def as_options(message: str) -> str:
-    """Return a message with the arguments that it advises as options: ``--errors replace`` for ``errors="replace"``."""
-    return _PYTHON_ARGUMENTS.sub(
-        lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message
-    )
 
 
 def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
