@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.cli.options import options_of
 from tacenda.errors import ConfigurationError
 from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, group, option
@@ -86,13 +85,6 @@ def test_json_and_back_gives_the_same_settings(settings):
     assert TreeSettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
 
 
-def test_the_command_line_sets_groups_with_a_dot():
-    found = options_of(["width=9", "advanced.far=true", "start=random"])
-    assert TreeSettings.from_dict(found) == TreeSettings(
-        width=9, start="random", advanced=TreeAdvanced(far=True)
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class StopperAdvanced(Settings):
     decay: float = option(1.0, "factor on the rate", above=0)
@@ -160,8 +152,6 @@ def test_the_description_lists_the_options_of_a_group_with_their_defaults():
 
 
 class Tree(Estimator):
-    settings: TreeSettings
-    settings_class = TreeSettings
     is_fitted = False
 
     @configured_by(TreeSettings)
@@ -186,8 +176,6 @@ def test_an_option_may_be_shown_after_those_of_subclasses():
         height: int = option(4, "height")
 
     class Wide(Estimator):
-        settings: WideSettings
-        settings_class = WideSettings
         is_fitted = False
 
         @configured_by(WideSettings)
