@@ -62,8 +62,19 @@ class Toy(Estimator):
         return model
 
 
-def test_a_sound_embedder_passes():
-    assert type(check_embedder(Toy)) is Toy
+class Lazy(Toy):
+    def transform(self, sentences):
+        yield from super().transform(sentences)
+
+
+@pytest.mark.parametrize("sound", [Toy, Lazy])
+def test_a_sound_embedder_passes(sound):
+    assert type(check_embedder(sound)) is sound
+
+
+class Forgetful(Toy):
+    def fit(self, corpus):
+        super().fit(corpus)
 
 
 def giving(change):
@@ -286,6 +297,7 @@ UNSOUND = {
     "fragile": (Fragile, "died with exit code -9"),
     "estranged": (Estranged, "in a fork"),
     "sparing": (Sparing, r"in a fork: \d+ arrays, not \d+"),
+    "forgetful": (Forgetful, "fit does not return the model"),
     "once only": (OnceOnly, "does not forget the first text"),
     "sociable": (Sociable, "depend on other sentences"),
     "greedy": (Greedy, "has no len"),

@@ -70,10 +70,11 @@ def check_embedder(
     sentences = _choose_sentences(corpus)
 
     def apply(model: Any) -> list[Any]:
-        return list(model.transform([list(sentence) for sentence in sentences]))
+        return _transform(model, [list(sentence) for sentence in sentences])
 
-    assert_refuses(lambda: make_model().transform([["a"]]), NotFittedError, "transform before fit")
-    first = make_model().fit(corpus)
+    first = make_model()
+    assert_refuses(partial(_transform, first, [["a"]]), NotFittedError, "transform before fit")
+    assert first.fit(corpus) is first, "fit does not return the model"
     width = getattr(first, "width", None)
     assert isinstance(width, int), f"width is {width!r}, not the number of columns"
     assert width > 0, "the vectors have no column"
@@ -93,10 +94,15 @@ def check_embedder(
     assert_equal(apply(again), expected, "fitting again does not forget the first text", atol)
     _check_transform(model, sentences, atol)
     for sentence in ("hello world", ["a", 1], ["a", None], [b"a"], ["a", ["b"]]):
-        act = partial(model.transform, [["a"], sentence])
+        act = partial(_transform, model, [["a"], sentence])
         said = f"transform([{sentence!r}]), where a sentence is to be a list of strings,"
         assert_refuses(act, CorpusError, said)
     return model
+
+
+def _transform(model: Any, sentences: Any) -> list[Any]:
+    """Return the vectors as a list, because a lazy ``transform`` does its work only when it is read."""
+    return list(model.transform(sentences))
 
 
 def _choose_sentences(corpus: Corpus) -> Sentences:
@@ -118,7 +124,7 @@ def _check_one_word(make_model: Callable[[], Any]) -> None:
 
 def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     """Check that every sentence has its own finite float32 rows, which do not depend on the other sentences."""
-    assert not list(model.transform([])), "transform of no sentences returns arrays"
+    assert not _transform(model, []), "transform of no sentences returns arrays"
     words, copies = sentences[0], [list(sentence) for sentence in sentences]
     _check_well_formed(model, copies)
     assert copies == sentences, "transform changes its input"
@@ -130,7 +136,7 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     expected = [array.copy() for array in model.transform(sentences)]
     found = model.transform(tuple(sentence) for sentence in sentences)
     assert_equal(found, expected, "a generator of tuples gets other vectors than a list of lists")
-    arrays = list(model.transform(sentences))
+    arrays = _transform(model, sentences)
     assert_equal(arrays, expected, "a second call returns other vectors")
     for array in arrays:
         array.fill(np.nan)
@@ -141,7 +147,7 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
 
     # so many that wherever a model cuts a long text into blocks, some sentence begins there
     texts = [sentence[:n] for sentence in (*sentences, words[::-1]) for n in (*range(5), 99)]
-    separate = [model.transform([text])[0] for text in texts]
+    separate = [_transform(model, [text])[0] for text in texts]
     order = np.random.default_rng(0).integers(0, len(texts), 3_000).tolist()
     together = model.transform([texts[i] for i in order])
     fault = "the vectors of a sentence depend on other sentences"
@@ -150,7 +156,7 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
 
 def _check_well_formed(model: Any, sentences: Sentences) -> None:
     """Check that every sentence has a finite, contiguous float32 array (tokens, width)."""
-    arrays = list(model.transform(sentences))
+    arrays = _transform(model, sentences)
     assert len(arrays) == len(sentences), f"{len(arrays)} arrays for {len(sentences)} sentences"
     for array, sentence in zip(arrays, sentences, strict=True):
         assert isinstance(array, np.ndarray), f"the vectors are a {type(array).__name__}, no array"
