@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import shutil
+from datetime import date
 
 import numpy as np
 import pytest
@@ -111,6 +112,8 @@ def test_iterables_and_callables_are_reused_only_by_their_key(folder):
     assert decoded(Corpus.from_text(["four"], cache=folder, cache_key="v1")) == ["three"]
     assert decoded(Corpus.from_sentences([["five"]], cache=folder, cache_key="v2")) == ["five"]
     assert decoded(Corpus.from_sentences([["six"]], cache=folder, cache_key="v2")) == ["five"]
+    with pytest.raises(CorpusError, match=r"cache_key is datetime\.date\(.*\); give a text"):
+        Corpus.from_text(["seven"], cache=folder, cache_key=date(2026, 1, 2))
     assert decoded(Corpus.from_text(["ab"], tokenizer=list, cache=folder)) == ["a b"]
 
 
@@ -268,8 +271,8 @@ def test_damaged_arrays_are_refused_and_rebuilt(text, cached, name, harm):
 @pytest.mark.parametrize(
     ("name", "position", "value", "message"),
     [
-        ("ids", 2, -1, r"damaged \(ids are beyond the .* types\); build it again"),
-        ("ids", 9, 1000, r"damaged \(ids are beyond the .* types\); build it again"),
+        ("ids", 2, -1, r"damaged \(ids are beyond .* vocabulary\); build it again"),
+        ("ids", 9, 1000, r"damaged \(ids are beyond .* vocabulary\); build it again"),
         ("offsets", 0, 1, "sentence offsets must ascend .* build it again"),
         ("offsets", 1, 9, "sentence offsets must ascend .* build it again"),
         ("offsets", 1, 8, "sentence offsets must ascend .* build it again"),

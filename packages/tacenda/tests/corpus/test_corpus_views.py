@@ -143,6 +143,8 @@ def test_wrong_sizes_are_refused(wrong):
         ({"ids": [0, 1]}, "ids of a corpus must be an array of int32"),
         ({"ids": np.zeros(2)}, "ids of a corpus must be an array of int32"),
         ({"offsets": np.zeros((1, 2), np.int64)}, "offsets of a corpus must be an array of int64"),
+        ({"ids": np.array([0, 99], np.int32)}, "ids are beyond the 4 types of the vocabulary"),
+        ({"ids": np.array([-1, 0], np.int32)}, "ids are beyond the 4 types of the vocabulary"),
         ({"offsets": np.array([0, 5])}, "sentence offsets must ascend from 0 to 2, and run .* 5$"),
         ({"offsets": np.array([0, 2, 1, 2])}, "sentence offsets must ascend from 0 to 2"),
         ({"offsets": np.array([0, 0, 2])}, "sentence offsets must ascend from 0 to 2"),

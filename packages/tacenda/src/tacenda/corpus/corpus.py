@@ -73,7 +73,7 @@ class Corpus:
     Raises
     ------
     CorpusError
-        An array has another dtype or shape, or the offsets do not rise from 0 to the number of ids.
+        An array has another dtype or shape, the offsets do not rise from 0 to the number of ids, or an id has no word.
     """
 
     def __init__(
@@ -90,6 +90,10 @@ class Corpus:
                 )
         what = "the sentence offsets"
         check_offsets(offsets, len(ids), what=what, strictly=True, error=CorpusError)
+        for start in range(0, len(ids), PASS_ITEMS):
+            block = ids[start : start + PASS_ITEMS]
+            if block.min() < 0 or block.max() >= len(vocabulary):
+                raise CorpusError(f"ids are beyond the {len(vocabulary)} types of the vocabulary")
         self.ids, self.offsets = ids.view(), offsets.view()
         for array in (self.ids, self.offsets):
             array.flags.writeable = False
@@ -283,12 +287,7 @@ class Corpus:
                     type(n) is int and n > 0 for n in words.values()
                 ):
                     raise ValueError(f"{_SPLIT_WORDS} holds no counts of words")
-            ids, offsets = arrays["ids"], arrays["offsets"]
-            for start in range(0, len(ids), PASS_ITEMS):
-                block = ids[start : start + PASS_ITEMS]
-                if block.min() < 0 or block.max() >= len(vocabulary):
-                    raise ValueError(f"ids are beyond the {len(vocabulary)} types")
-            return cls(ids, offsets, vocabulary, manifest.origin)
+            return cls(arrays["ids"], arrays["offsets"], vocabulary, manifest.origin)
         except (ArtifactError, CorpusError, OSError, ValueError) as error:
             raise CorpusError(
                 f"the corpus in {folder} is damaged ({error}); build it again"
@@ -598,4 +597,7 @@ def _fingerprint(
         "reading": settings,
         "key": cache_key,
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    try:
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    except (TypeError, ValueError):  # everything else is JSON already
+        raise CorpusError(f"cache_key is {cache_key!r:.80}; give a text") from None
