@@ -432,8 +432,9 @@ def _check(artifact: Artifact, *names: str) -> None:
         for name in artifact.nested:
             check_name(name)
     except ArtifactError as error:
-        where = f"in the nested model {'/'.join(names)!r}, " if names else ""
-        raise ArtifactError(f"{where}{error}") from error
+        if not names:
+            raise
+        raise ArtifactError(f"in the nested model {'/'.join(names)!r}, {error}") from error
     for name, part in artifact.nested.items():
         _check(part, *names, name)
 

@@ -1,8 +1,8 @@
 """The one fitting loop, for every model trained by steps, whatever it computes with.
 
 After every step a checkpoint is saved if one is due. After every epoch, in this order: an evaluation is
-made if one is due, callbacks are called, and a checkpoint is saved if nothing has ended the fit. A
-checkpoint therefore never records a moment at which an uninterrupted run would have stopped.
+made if one is due, callbacks are called, and a checkpoint is saved if nothing has ended the fit. The last
+checkpoint is saved when the fit ends other than by an error, with the reason why it ended.
 """
 
 from __future__ import annotations
