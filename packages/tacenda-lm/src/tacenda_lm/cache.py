@@ -22,6 +22,7 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
+    Float64,
     Floats,
     Ids,
     Integers,
@@ -33,8 +34,6 @@ from tacenda_lm.sequences import (
     check_step,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
-
-_Float64 = npt.NDArray[np.float64]
 
 _ROWS_PER_BLOCK = 512  # words whose contexts are compared with the whole window at once
 _WORDS_PER_BLOCK = 8192  # of a text, whose vectors are in memory at once
@@ -90,7 +89,7 @@ class _Cache(LanguageModel):
     """The base of the caches, which mix weighted words of the recent text with the frequencies of all words."""
 
     distribution: ClassVar[str] = "tacenda-lm"
-    _prior: _Float64  # u (types,), the frequencies of words, with one added to each count
+    _prior: Float64  # u (types,), the frequencies of words, with one added to each count
 
     @property
     def own_context(self) -> Context:
@@ -104,7 +103,7 @@ class _Cache(LanguageModel):
         """Yield for each state the words that it holds and their weights (entries,). Raises DataError."""
         raise NotImplementedError
 
-    def log_probs(self, states: Sequence[State]) -> _Float64:
+    def log_probs(self, states: Sequence[State]) -> Float64:
         check_states(states)
         _, kappa = self.vocabulary, self.settings.prior_words
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
@@ -140,7 +139,7 @@ class UnigramCache(_Cache):
         self._set_vocabulary(corpus.vocabulary)
 
     @cached_property
-    def _weights(self) -> _Float64:
+    def _weights(self) -> Float64:
         """The weights of the last word, the word before it, and so on (window,)."""
         return np.asarray(self.settings.decay ** np.arange(self.settings.window, dtype=np.float64))
 
@@ -158,14 +157,14 @@ class UnigramCache(_Cache):
     def _words(self, state: State) -> npt.NDArray[np.int32]:
         return check_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
 
-    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Float64]]:
+    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, Float64]]:
         for state in states:
             words = self._words(state)
             yield words, self._weights[: len(words)][::-1]
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         kappa = self.settings.prior_words
         n_before = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -174,7 +173,7 @@ class UnigramCache(_Cache):
         hits = sum_recent_weights(ids, offsets, self._weights)
         return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
-    def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids = check_following(state, ids, len(self.vocabulary))
         words = self._words(state)
         text = np.concatenate([words, ids])
@@ -191,7 +190,7 @@ class UnigramCache(_Cache):
 
 
 @compiled
-def sum_recent_weights(ids: Ids, offsets: Offsets, weights: _Float64) -> _Float64:
+def sum_recent_weights(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
     """Return the summed weights of the earlier occurrences of each id in its sequence, float64 (tokens,).
 
         hit_t = sum_{a = 1 .. window} weights[a - 1] [ids_{t - a} = ids_t]
@@ -389,14 +388,14 @@ class NeuralCache(_Cache):
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         scores, start = np.empty(len(ids)), self.start()
         for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             scores[i:j] = self.score_from(start, ids[i:j])[0]
         return scores
 
-    def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids = check_following(state, ids, len(self.vocabulary))
         inner, window = State(state.parts(3)[0]), self.settings.window
         kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
@@ -451,7 +450,7 @@ class NeuralCache(_Cache):
 @compiled
 def sum_matching_weights(
     weights: Floats, words: Ids, first: int, window: int
-) -> tuple[_Float64, _Float64]:
+) -> tuple[Float64, Float64]:
     """Return the summed weights of the entries with the right word, and of all entries, float64 (rows,) each.
 
     Row r is about the word at place ``first + r`` of ``words``, and sums the entries at the ``window`` places before
