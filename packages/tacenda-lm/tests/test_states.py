@@ -113,6 +113,9 @@ def test_states_and_words_that_do_not_fit_together_are_refused(name):
     ):
         with pytest.raises(DataError, match=message):
             use()
+    if hasattr(model, "state_vectors"):
+        with pytest.raises(DataError, match="give a list of states"):
+            model.state_vectors(*one)
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,8 @@ class StreamModel(LanguageModel):
         return self._fitted.pick(self._fitted.vectors(states), ids)
 
     def state_vectors(self, states: Sequence[State]) -> Floats:
-        """Return the vector from which each state predicts, float32 (states, width)."""
+        """Return the vector from which each state predicts, float32 (states, width). Raises DataError."""
+        check_states(states)
         return self._fitted.vectors(states)
 
     # -- whole texts -------------------------------------------------------------------------------
