@@ -295,6 +295,15 @@ def test_a_corpus_counts_every_unknown_word(model):
     assert found == pytest.approx(model.perplexity(text))
 
 
+@pytest.mark.parametrize(("text", "in_corpus"), [("a 1990\n", None), ("a NUMBER\n", 9)])
+def test_a_corpus_has_no_characters_of_numbers_that_it_replaced(text, in_corpus):
+    corpus = Corpus.from_text(text * 3, digits=True)
+    model = KneserNey(order=1).fit(corpus)
+    assert model.perplexity(text).n_characters == len(text)
+    found = model.perplexity(corpus).n_characters
+    assert found == (in_corpus and 3 * in_corpus)
+
+
 def test_the_perplexity_of_nothing_is_not_a_number(model):
     found = model.perplexity([[]])
     assert math.isnan(found)

@@ -79,8 +79,9 @@ class Perplexity(float):
     def n_characters(self) -> int | None:
         """Number of characters of the words as written, and one for every space, line end and counted empty line.
 
-        A space or line end follows every word. None if the text was a corpus with words outside its vocabulary. With
-        ``digits``, a model does not predict the digits of a number: they count as characters, but cost no bits.
+        A space or line end follows every word. None if the text was a corpus with words outside its vocabulary, or with
+        numbers whose digits were replaced. With ``digits``, a model does not predict the digits of a number: they count
+        as characters, but cost no bits.
         """
         return self._spelled[0]
 

@@ -265,12 +265,16 @@ def _read_corpus(corpus: Corpus) -> Iterator[Block]:
     """Yield a corpus, whose tokens are ids already, in blocks, with a progress bar."""
     vocabulary = corpus.vocabulary
     lengths = np.array([len(word) for word in vocabulary.words])
+    # whether a type may be a number whose digits were replaced; a corpus does not have the digits
+    in_letters, digits = vocabulary.spelled, vocabulary.normalization.digits
+    numbers = [digits and "NUM" in word and word not in in_letters for word in vocabulary.words]
+    has_numbers = np.array(numbers)
     bar: Progress[object] = track(None, "scoring", total=corpus.n_tokens, unit="token")
     with closing(bar):
         for ids, offsets in corpus.blocks(_TOKENS_PER_BLOCK):
             oov = np.isin(ids, vocabulary.oov_ids)
-            if oov.any():  # a corpus does not have the spellings of its unknown words
-                yield Block(ids, offsets, oov, None, None)
-            else:
-                yield Block(ids, offsets, oov, int(lengths[ids].sum()), [])
+            # nor does it have the spellings of its unknown words
+            as_written = not (oov | has_numbers[ids]).any()
+            n_characters = int(lengths[ids].sum()) if as_written else None
+            yield Block(ids, offsets, oov, n_characters, None if oov.any() else [])
             bar.update(len(ids))
