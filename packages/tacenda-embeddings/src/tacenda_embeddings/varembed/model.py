@@ -33,7 +33,7 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary, not_a_string, token_list
+from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.varembed.initial_vectors import Factorization, find_start
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
@@ -78,8 +78,9 @@ class FittedWords(Arrays):
         return np.asarray(self.morphemes[rare].mean(0, dtype=np.float64), np.float32)
 
     @cached_property
-    def _cached_rows(self) -> dict[str, int]:
-        return {}
+    def _is_class(self) -> npt.NDArray[np.bool_]:
+        """Which types (types,) stand for words without a type of their own."""
+        return np.isin(np.arange(len(self.words)), self.inventory.vocabulary.oov_ids)
 
     @cached_property
     def _cached_vectors(self) -> dict[str, Vectors]:
@@ -88,7 +89,7 @@ class FittedWords(Arrays):
     def look_up(self, words: Sequence[str], prior: bool) -> Vectors:
         """Return the fitted vectors of words (words, width); with ``prior``, the sums of the morphemes of all words."""
         vectors = np.empty((len(words), self.words.shape[1]), np.float32)
-        rows = np.fromiter(map(self._find_row, words), np.int64, len(words))
+        rows = self._find_rows(words)
         seen = rows >= 0
         vectors[seen] = (self.prior if prior else self.words)[rows[seen]]
         vectors[~seen] = self._impute([*compress(words, ~seen)])
@@ -96,23 +97,18 @@ class FittedWords(Arrays):
 
     def knows(self, word: str) -> bool:
         """Return whether a word was trained, or has a morpheme that was."""
-        return self._find_row(word) >= 0 or bool(self._impute([word]).any())
+        return bool(self._find_rows([word])[0] >= 0 or self._impute([word]).any())
 
-    def _find_row(self, word: str) -> int:
-        """Return the row of a word that was trained, or -1. Raises CorpusError if it is not a string."""
-        try:
-            return self._cached_rows[word]
-        except (KeyError, TypeError):
-            if not isinstance(word, str):
-                raise not_a_string(word) from None
-        vocabulary = self.inventory.vocabulary
-        row = vocabulary.id_of(word) if word in vocabulary else -1
-        if row >= 0 and not self.trained[row]:
-            row = -1
-        if len(self._cached_rows) >= _CACHED_WORDS + len(vocabulary):
-            self._cached_rows.clear()
-        self._cached_rows[word] = row
-        return row
+    def _find_rows(self, words: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Return the rows (words,) of words that were trained, or -1. Raises CorpusError if one is not a string."""
+        vocabulary, cached = self.inventory.vocabulary, self._cached_vectors
+        rows = vocabulary.encode(words)
+        # a word without a type of its own has the id of its class
+        for i in self._is_class[rows].nonzero()[0].tolist():
+            if words[i] in cached or words[i] not in vocabulary:
+                rows[i] = -1
+        rows[~self.trained[rows]] = -1
+        return rows
 
     def _impute(self, words: Sequence[str]) -> Vectors:
         """Return the vectors of unseen words (words, width), the sums of their morphemes; zeros if none is known."""
