@@ -102,6 +102,8 @@ def test_an_unfitted_model_is_made_from_its_name_and_options(install):
     for wrong, shown in (([1], r"\[1\]"), ({1: 2}, r"\{1: 2\}")):
         with pytest.raises(ConfigurationError, match=f"must be a mapping .*not {shown}"):
             plugins.make("embedders", "old", wrong)
+    with pytest.raises(ConfigurationError, match=r"plugins.get\('datasets', 'penn'\)"):
+        plugins.make("datasets", "penn")
 
 
 def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice(install):

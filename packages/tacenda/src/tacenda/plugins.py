@@ -215,8 +215,12 @@ def make(
 ) -> Any:
     """Make an unfitted model of a registered class with these options; for errors of the plugin see `get`.
 
-    Raises ConfigurationError if the class does not have such an option, or its value is out of bounds.
+    Raises ConfigurationError if the kind has no classes, or the class no such option, or its value is out of bounds.
     """
+    if kind in _OBJECTS:
+        raise ConfigurationError(
+            f"plugins under tacenda.{kind} are used as they are: take one with plugins.get({kind!r}, {name!r})"
+        )
     model_class = get(kind, name, distribution=distribution)
     if options is None:
         options = {}
@@ -245,9 +249,8 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
     if kind not in KINDS:
         raise _unknown_kind(kind)
-    if (
-        not isinstance(name, str) or not name or "@" in name
-    ):  # NAME@DISTRIBUTION is how `get` tells two apart
+    # NAME@DISTRIBUTION is how `get` tells two apart
+    if not isinstance(name, str) or not name or "@" in name:
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
     claim, outcome = _load_installed(record, obj) or (record, None)
     if outcome is not None and outcome[1] is not obj:
@@ -398,7 +401,7 @@ def _is_of_kind(kind: str, value: Any) -> bool:
 def _read_all() -> _Installed:
     """Read the entry points of all distributions."""
     found: list[PluginRecord] = []
-    faults: list[str] = []
+    unread: list[str] = []
     for name, version, text, damage in _find_distributions():
         # a line that is there twice counts once
         for group, point, target in dict.fromkeys(_parse(text, damage)):
@@ -406,15 +409,15 @@ def _read_all() -> _Installed:
             if kind in GROUPS and kind != group:
                 found.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
-                faults.append(f"{name}: {_describe_unread(group)}")
+                unread.append(f"{name}: {_describe_unread(group)}")
         if damage:
-            faults.append(f"{name}: its entry points cannot all be read, so plugins may be missing")
+            unread.append(f"{name}: its entry points cannot all be read, so plugins may be missing")
             shown = "; ".join(damage[:3])
             # a logged warning cannot be turned into an error that ends the search
             _logger.warning(
                 "%s", TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it")
             )
-    return _Installed(found, list(dict.fromkeys(faults)))
+    return _Installed(found, list(dict.fromkeys(unread)))
 
 
 def _find_distributions() -> Iterator[tuple[str, str, str, list[str]]]:

@@ -1,8 +1,8 @@
 """Checkpoints of a fit: tensors in safetensors files, one JSON manifest as the commit point.
 
-A checkpoint folder holds ``checkpoint.json`` and the files it names by content, ``state-<sha256>.safetensors`` (all the
-next step depends on) and ``best-<sha256>.safetensors`` (the best parameters so far, written only when they have
-changed). The manifest is written last; see `tacenda.store`.
+A checkpoint folder holds ``checkpoint.json`` and the files it names: ``state-<hash>.safetensors`` (all the next step
+depends on) and ``best-<hash>.safetensors`` (the best parameters so far, written only when they have changed), where
+the hash is the first 32 digits of the sha256. The manifest is written last; see `tacenda.store`.
 """
 
 import hashlib
