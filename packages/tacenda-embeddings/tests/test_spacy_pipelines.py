@@ -171,6 +171,7 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
         (["sentencizer"], {}, "no component of sentencizer"),
         (["tagger"], {"cnn_layers": -1}, "negative"),
         (["tagger"], {"language": "qq"}, "'qq'"),
+        (["varembed_embeddings", "tagger"], {}, "varembed_embeddings is the component of another"),
     ],
 )
 def test_what_cannot_be_written_is_named(lds, components, settings, match):
@@ -181,7 +182,7 @@ def test_what_cannot_be_written_is_named(lds, components, settings, match):
 @pytest.mark.parametrize("shared", [True, False])
 def test_embedding_components_may_be_named_as_the_pipeline_shows_them(lds, shared):
     written = pipeline_config(["tagger", "ner"], lds, shared=shared)
-    for named in ("lds_embeddings", "token_embeddings", "varembed_embeddings", "tok2vec"):
+    for named in ("lds_embeddings", "token_embeddings", "tok2vec"):
         assert pipeline_config([named, "tagger", "ner"], Path(lds), shared=shared) == written
     assert pipeline_config("tagger, ner", lds, shared=shared) == written
 

@@ -163,6 +163,21 @@ class Single(Bigram):
         return super().score_corpus(ids, offsets).astype(np.float32)
 
 
+class Listed(Bigram):
+    def log_prob(self, states, words):
+        return super().log_prob(states, words).tolist()
+
+
+class Stateless(Bigram):
+    def score_from(self, state, ids):
+        return super().score_from(state, ids)[0]
+
+
+class Undefined(Bigram):
+    def score_corpus(self, ids, offsets):
+        return np.full(len(ids), np.nan)
+
+
 class Lists(Bigram):
     """States that cannot be keys."""
 
@@ -245,6 +260,9 @@ class Valueless(Bigram):
         (Hoarding, "fitting again does not forget the first text"),
         (Approximate, "log_prob differs from log_probs"),
         (Single, "score_corpus returns float32, not float64"),
+        (Listed, "log_prob does not return a NumPy array"),
+        (Stateless, "score_from does not return a pair"),
+        (Undefined, "score_corpus returns NaN"),
         (Lists, "unhashable"),
         (Negative, "with the id -1, which is no word, raises no DataError"),
         (Crowded, "IndexError"),

@@ -295,7 +295,7 @@ def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kin
         (["advanced=1", "advanced.x=2"], "gives the group advanced the value 1"),
         (["advanced.x=2", "advanced=1"], "has set already"),
         (["a.b=1", "a.b.c=2"], "gives the group b the value 1"),
-        (['w={"a":1}', 'w={"a":2}'], "sets w, which --set has set already"),
+        (['w={"a":1}', 'w={"a":2}'], "sets w.a, which --set has set already"),
         (['w={"a":1}', "w.a=2"], "sets w.a, which --set has set already"),
         (["n_states=1", "n-states=2"], "sets n_states, which --set has set already"),
     ],
@@ -313,5 +313,6 @@ def test_an_option_of_the_command_and_of_set_is_refused():
 
 def test_settings_of_a_group_are_gathered():
     assert options_of(['a={"x": 1}', "a.y=2", "b=c"]) == {"a": {"x": 1, "y": 2}, "b": "c"}
+    assert options_of(["a.y=2", 'a={"x": 1}']) == {"a": {"x": 1, "y": 2}}
     twice = '{"x": 1, "x": 2}'  # no JSON, so that the model refuses it
     assert options_of([f"a={twice}"]) == {"a": twice}

@@ -100,9 +100,9 @@ def _count_rows(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
 
 def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
     """Return keys at which to cut rows: quantiles of the first columns of a sample. Results do not depend on them."""
-    if n_pieces == 1:
-        return np.empty(0, np.uint64)
     chosen = [part for part, n in zip(corpus.parts, corpus.part_tokens, strict=True) if n]
+    if n_pieces == 1 or not chosen:
+        return np.empty(0, np.uint64)
     chosen = chosen[:: -(-len(chosen) // _SAMPLED_PARTS)]
     samples = [delayed(_sample)(part, corpus.placed_vocabulary, order) for part in chosen]
     keys = np.sort(compute(corpus.client, delayed(np.concatenate)(samples)))

@@ -72,8 +72,9 @@ def check_model(
     assert model.fitted_on.get("n_tokens") == corpus.n_tokens, (
         'fitted_on["n_tokens"] is not the number of tokens of the corpus'
     )
-    mean = model.score_corpus(corpus.ids, corpus.offsets).mean()
-    assert mean > 0.05 - np.log(len(model.vocabulary)), (
+    scores = model.score_corpus(corpus.ids, corpus.offsets)
+    _check_scores("score_corpus", scores, corpus.n_tokens)
+    assert scores.mean() > 0.05 - np.log(len(model.vocabulary)), (
         "the model gives the text that it was fitted to no higher probability than a uniform guess"
     )
     _check_states(model, uses_context)
@@ -130,6 +131,14 @@ def _apply(model: Any) -> list[Any]:
     return [scores, model.log_probs(_sample_states(model))]
 
 
+def _check_scores(method: str, scores: Any, n: int) -> None:
+    """Check that ``method`` returns an array of ``n`` log-probabilities."""
+    assert isinstance(scores, np.ndarray), f"{method} does not return a NumPy array"
+    assert scores.dtype == np.float64, f"{method} returns {scores.dtype}, not float64"
+    assert scores.shape == (n,), f"{method} does not return one score for each word"
+    assert not np.isnan(scores).any(), f"{method} returns NaN"
+
+
 def _check_states(model: Any, uses_context: bool) -> None:
     """Check that states are values, which no function changes."""
     for state, same in zip(_sample_states(model), _sample_states(model), strict=True):
@@ -171,7 +180,7 @@ def _check_distributions(model: Any, close: Callable[..., None], normalization: 
     close(model.log_probs(states[::-1])[::-1], rows, err_msg=error)
     for word in (0, *_list_known_words(model), model.vocabulary.unknown_id):
         found = model.log_prob(states, np.full(len(states), word))
-        assert found.dtype == np.float64, f"log_prob returns {found.dtype}, not float64"
+        _check_scores("log_prob", found, len(states))
         close(found, rows[:, word], err_msg="log_prob differs from log_probs")
     no_rows = model.log_probs([]).shape == (0, n_types)
     assert no_rows, "log_probs of no states does not have the shape (0, types)"
@@ -184,7 +193,7 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
     sequences = sample_sequences(model)
     ids, offsets = pack(sequences)
     scores = model.score_corpus(ids, offsets)
-    assert scores.dtype == np.float64, f"score_corpus returns {scores.dtype}, not float64"
+    _check_scores("score_corpus", scores, len(ids))
     expected = []
     for sequence in sequences:
         states = accumulate(sequence, model.advance, initial=model.start())
@@ -214,11 +223,16 @@ def _check_parts_of_a_stream(model: Any, close: Callable[..., None]) -> None:
     expected = model.score_corpus(*pack([whole]))
     next_words = model.log_probs([_advance_over(model, whole)])
     for cut in (0, 3, len(words) + 1, len(whole)):
-        first, state = model.score_from(model.start(), np.array(whole[:cut], np.int32))
-        second, last = model.score_from(state, np.array(whole[cut:], np.int32))
-        assert first.dtype == second.dtype == np.float64, "score_from does not return float64"
-        found = np.concatenate([first, second])
-        close(found, expected, err_msg="score_from: a stream in parts differs from the whole")
+        found, last = [], model.start()
+        for part in (whole[:cut], whole[cut:]):
+            result = model.score_from(last, np.array(part, np.int32))
+            is_pair = isinstance(result, tuple) and len(result) == 2
+            assert is_pair, "score_from does not return a pair, scores and a state"
+            scores, last = result
+            _check_scores("score_from", scores, len(part))
+            found.append(scores)
+        error = "score_from: a stream in parts differs from the whole"
+        close(np.concatenate(found), expected, err_msg=error)
         error = "score_from returns a state that differs from that of advance"
         close(model.log_probs([last]), next_words, err_msg=error)
 

@@ -23,7 +23,7 @@ DEEPEST_JSON = 100
 def path_of(path: object, error: type[TacendaError]) -> Path:
     """Return a path that a user gave.
 
-    Raises ``error`` if it cannot be the name of a file or folder, or if this user has no access to it.
+    Raises ``error`` if it cannot be the name of a file or folder, or if a folder of the path does not let this user in.
     """
     if path == "" or not isinstance(path, str | os.PathLike):  # Path("") is the current folder
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
@@ -46,7 +46,7 @@ def path_of(path: object, error: type[TacendaError]) -> Path:
 def open_regular(path: Path) -> BinaryIO:
     """Open a file, or the file that a link leads to, for reading.
 
-    Raises OSError, and ValueError for a folder, a device, a pipe and a socket.
+    Raises OSError, for a socket too, and ValueError for a folder, a device and a pipe.
     """
     # without waiting for a writer of a pipe; not every system has these flags
     handle = os.open(path, os.O_RDONLY | NO_WAIT | getattr(os, "O_BINARY", 0))

@@ -24,8 +24,8 @@ from tacenda_embeddings.spacy.vectors import NAME, USE, load_word_model
 from tacenda_embeddings.text_vectors import with_output
 
 WIDTH = 96
-#: Components that `pipeline_config` adds itself.
-_ADDED = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")
+#: Factories that host one embedder; ``token_embeddings`` hosts any.
+_OF_ONE_EMBEDDER = {"lds": "lds_embeddings", "varembed": "varembed_embeddings"}
 #: Components of spaCy that read a token-to-vector layer.
 _READERS = (
     "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, span_finder, spancat, spancat_singlelabel, "
@@ -76,14 +76,23 @@ def pipeline_config(
     Raises
     ------
     ConfigurationError
-        No component reads vectors, a component is named twice or unknown to spaCy, ``cnn_layers`` is negative, or an
-        existing model is of the wrong kind or has no such output.
+        No component reads vectors, a component is named twice or unknown to spaCy, another embedding component is
+        named than the model needs, ``cnn_layers`` is negative, or an existing model is of the wrong kind or has no such
+        output.
     ArtifactError
         An existing model cannot be read.
     """
     lds, vectors = os.fspath(lds), None if vectors is None else os.fspath(vectors)
     listed = components.split(",") if isinstance(components, str) else components
-    names = [name.strip() for name in listed if name.strip() not in ("", *_ADDED)]
+    factory, settings = _choose_component(lds, output, cnn_layers)
+    own = _OF_ONE_EMBEDDER.get(settings.get("embedder", "lds"), "token_embeddings")
+    added = ("", own, "token_embeddings", "tok2vec")
+    names = [name.strip() for name in listed if name.strip() not in added]
+    for name in names:
+        if name in _OF_ONE_EMBEDDER.values():
+            raise ConfigurationError(
+                f"{name} is the component of another embedder than that of {lds}: leave it out, or give its own model"
+            )
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")
     if len(set(names)) < len(names):
@@ -91,7 +100,6 @@ def pipeline_config(
     if cnn_layers < 0:
         raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
     target = target or ("lds" if shared else "tensor")
-    factory, settings = _choose_component(lds, output, cnn_layers)
     models = [lds]
     if vectors is not None:
         models.append(vectors)

@@ -136,20 +136,25 @@ def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
 
 
 def _set_once(found: dict[str, Any], name: str, value: Any, given: str) -> None:
-    """Add an option, which may be in groups. Raises BadParameter, which names ``given``, if it is there already."""
+    """Add an option, or those of a group. Raises BadParameter, which names ``given``, if one is there already."""
     *groups, last = name.split(".")
+    place: Any = found
     for group in groups:
-        found = found.setdefault(group, {})
-        if not isinstance(found, dict):
+        place = place.setdefault(group, {})
+        if not isinstance(place, dict):
             raise typer.BadParameter(
-                f"{given} sets {name}, and --set gives the group {group} the value {found!r:.40}; "
+                f"{given} sets {name}, and --set gives the group {group} the value {place!r:.40}; "
                 "leave out one of the two"
             )
-    if last in found:
+    if isinstance(value, dict) and isinstance(place.get(last), dict):
+        for key, inner in value.items():
+            _set_once(found, f"{name}.{key}", inner, given)
+        return
+    if last in place:
         raise typer.BadParameter(
             f"{given} sets {name}, which --set has set already, whole or in part; leave out one of the two"
         )
-    found[last] = value
+    place[last] = value
 
 
 def load_model(folder: Path, required_method: str, description: str) -> Any:
