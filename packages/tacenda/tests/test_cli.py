@@ -20,7 +20,8 @@ from support.processes import command_line, run_python
 from tacenda import plugins, store
 from tacenda.cli import probing
 from tacenda.cli.main import app
-from tacenda.cli.options import check_file, check_output, input_text, options_of
+from tacenda.cli.options import options_of
+from tacenda.cli.paths import check_file, check_output, input_text
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda.cli import options as common
+from tacenda.cli import paths
 from tacenda.errors import ConfigurationError, importing
 from tacenda.tokenizers import is_own, spacy_config
 
@@ -106,7 +107,7 @@ def fit(
                 raise ConfigurationError(
                     f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
                 )
-        common.check_output(output / part, force)
+        paths.check_output(output / part, force)
     if language is not None:
         if tokenizer is not None:
             raise ConfigurationError(
@@ -124,7 +125,7 @@ def fit(
 
         for embedder, _ in members:  # before the text is read
             check_model(embedder, LDS)
-    with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
+    with paths.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
             held_out = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
             fit_options["valid"] = held_out
@@ -207,7 +208,7 @@ def apply(
     if output != "-" and not output.endswith(".npz"):
         raise typer.BadParameter(f"--output must end in .npz or be -, not {output}")
     if output != "-":
-        common.check_file(Path(output), force)
+        paths.check_file(Path(output), force)
     embedder = _load(folder, model_output)
     sentences = text_vectors.embed_file(
         embedder, file, tokenizer or _get_tokenizer(embedder), encoding, errors
@@ -245,12 +246,12 @@ def compact(
     if text is None:
         common.refuse_idle(context, "without --text FILE", "--tokenizer", "--encoding", "--errors")
     embedder = _load(folder)
-    common.check_output(output, force)
+    paths.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")
     # before anything is saved, because the text may be missing or have no vectors
     split = "whitespace" if text is None else tokenizer or _get_tokenizer(embedder)
     loss = compare(embedder, smaller, text, split, encoding, errors)
-    common.save_smaller(smaller, folder, output, None)
+    paths.save_smaller(smaller, folder, output, None)
     typer.echo(
         f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
@@ -360,7 +361,7 @@ def export(
     """
     from tacenda.corpus.lines import numbered_lines
 
-    common.check_file(file, force)
+    paths.check_file(file, force)
     lines = () if words is None else numbered_lines(words)
     more = [line.strip() for _, line in lines if line.strip()]
     n_words = _load_morphological(folder).save_word2vec(file, more, scaled=not raw)
@@ -381,7 +382,7 @@ def vectors(
     You do not need it for `spacy train`: name the model itself with `init-config --vectors`, or in
     `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
-    common.check_output(output)
+    paths.check_output(output)
     model = _load_morphological(folder)
     with importing(*_SPACY):
         import spacy
@@ -431,7 +432,7 @@ def init_config(
     It is complete: you can train with it, or edit it first.
     """
     if str(output) != "-":
-        common.check_file(output, force)
+        paths.check_file(output, force)
     with importing(*_SPACY):
         from tacenda_embeddings.spacy.configuration import explain_missing, pipeline_config
     config = pipeline_config(
@@ -478,7 +479,7 @@ def _load(folder: Path, output: str | None = None) -> Any:
     """Load a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     from tacenda_embeddings.text_vectors import with_output
 
-    return with_output(common.load_model(folder, "transform", "token embeddings"), output)
+    return with_output(paths.load_model(folder, "transform", "token embeddings"), output)
 
 
 def _load_morphological(folder: Path) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from tacenda.cli import as_options
+from tacenda.cli import as_options, paths
 from tacenda.cli import options as common
 from tacenda.errors import ArtifactError, ConfigurationError
 
@@ -115,13 +115,13 @@ def surprisal(
         common.refuse_idle(command, "without --region COLUMN, the column of the regions", *of_items)
     if output is not None:
         check_ending(output)
-        common.check_file(output, force)
+        paths.check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
     if [str(file) for file in files].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
     # a missing file is an error before any is read
-    texts: list[Any] = [common.input_text(file, encoding, errors) for file in files]
+    texts: list[Any] = [paths.input_text(file, encoding, errors) for file in files]
     if region is not None:
         form: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
         form |= {"delimiter": _TABS.get(delimiter or "", delimiter), "quotes": quotes}
@@ -171,16 +171,16 @@ def compact(
     model = _load(folder)
     of_others = ["--precision"] if isinstance(model, KneserNey) else ["--bits", "--prune"]
     common.refuse_idle(command, f"on a model {model.name!r}", *of_others)
-    common.check_output(output, force)
+    paths.check_output(output, force)
     if text is not None:  # before anything is saved: the file may be missing, or hold no text
         read = _read_sentences(model, text, tokenizer, "refuse", encoding, errors)
         sentences = list(_announce_fitted_lines(model, read))
         old = model.perplexity(sentences, context=model.own_context, marks="keep")
     if isinstance(model, KneserNey):
         smaller = model.smaller(prune=prune, bits=bits)
-        small = common.save_smaller(smaller, folder, output, None)
+        small = paths.save_smaller(smaller, folder, output, None)
     else:
-        small = common.save_smaller(model, folder, output, precision or "int8")
+        small = paths.save_smaller(model, folder, output, precision or "int8")
     if text is not None:
         new = small.perplexity(sentences, context=small.own_context, marks="keep")
         typer.echo(
@@ -248,10 +248,10 @@ def fit(
         "marks": check_marks(marks),
         "text_field": text_field,
     }
-    common.check_output(output, force)
+    paths.check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
-        held_out = list(sentences_of(common.input_text(valid, encoding, errors), **splitting))
+        held_out = list(sentences_of(paths.input_text(valid, encoding, errors), **splitting))
     counting: dict[str, Any] = {
         **splitting,
         "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
@@ -262,7 +262,7 @@ def fit(
     }
     if count_words:
         counting["count_words"] = True
-    with common.open_corpus(text, scheduler, **counting) as corpus:
+    with paths.open_corpus(text, scheduler, **counting) as corpus:
         if scheduler is None:
             fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
         else:
@@ -453,7 +453,7 @@ def mix(
         fixed = None if weights is None else [float(weight) for weight in weights.split(",")]
     except ValueError as error:
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
-    common.check_output(output, force)
+    paths.check_output(output, force)
     models = [_load(folder) for folder in folders]
     kind = AdaptiveMixture if adaptive else Mixture
     mixture = kind(dict(zip(_name_components(folders), models, strict=True)), fixed)
@@ -484,7 +484,7 @@ def cache(
     from tacenda_lm.cache import NeuralCache
 
     options = common.options_of(settings)
-    common.check_output(output, force)
+    paths.check_output(output, force)
     NeuralCache.over(_load(folder), **options).save(output)
     typer.echo(f"neural_cache, saved in {output}", err=True)
 
@@ -498,7 +498,7 @@ def from_arpa(
     """Import an n-gram model from an ARPA file of KenLM, SRILM or another tool."""
     from tacenda_lm import KneserNey
 
-    common.check_output(output, force)
+    paths.check_output(output, force)
     model = KneserNey.from_arpa(file)
     model.save(output)
     sizes = ", ".join(f"{size:,}" for size in model.table.sizes)
@@ -522,7 +522,7 @@ def to_arpa(
 
     to_standard_output = str(file) == "-"
     if not to_standard_output:
-        common.check_file(file, force)
+        paths.check_file(file, force)
     model = _load(folder)
     if not isinstance(model, KneserNey):
         raise ConfigurationError(
@@ -555,9 +555,9 @@ def clusters(
     from tacenda.corpus.marks import check_marks
     from tacenda_lm.hidden_markov.brown import brown_clusters
 
-    common.check_file(output, force)
+    paths.check_file(output, force)
     reading = {"tokenizer": tokenizer, "marks": check_marks(marks), "text_field": text_field}
-    with common.open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
+    with paths.open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
         found = brown_clusters(corpus, n_classes, min_count=min_count)
     found.save(output)
     typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
@@ -568,7 +568,7 @@ def clusters(
 
 def _load(folder: Path) -> LanguageModel:
     """Load a saved language model. Raises ConfigurationError for another model."""
-    model: LanguageModel = common.load_model(folder, "score_corpus", "a language model")
+    model: LanguageModel = paths.load_model(folder, "score_corpus", "a language model")
     return model
 
 
@@ -627,7 +627,7 @@ def _read_sentences(
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
 
-    text = common.input_text(file, encoding, errors)
+    text = paths.input_text(file, encoding, errors)
     split = _choose_tokenizer(model, tokenizer)
     return sentences_of(text, split, encoding, errors, check_marks(marks))
 
@@ -667,7 +667,7 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
             raise ConfigurationError(f"{source} holds a model without a vocabulary of words")
         return found
     normalization = Normalization(digits, lowercase)
-    text = common.input_text(source, "utf-8", "strict")
+    text = paths.input_text(source, "utf-8", "strict")
     # columns are between tabs, because a word may contain a space
     lines = sentences_of(text, lambda line: line.split("\t"))
     rows = [row for row in lines if "".join(row).strip()]

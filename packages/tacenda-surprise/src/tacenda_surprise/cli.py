@@ -14,6 +14,7 @@ import typer
 from tacenda import plugins
 from tacenda.arrays import LARGEST
 from tacenda.cli import options as common
+from tacenda.cli import paths
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
@@ -158,7 +159,7 @@ def fit(
             "--checkpoints is a folder within --output, which holds only the model: name another folder"
         )
     unfitted = make_model(model, options, 0 if seed is None else seed, required=seed is not None)
-    common.check_output(output, force)
+    paths.check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
         check_utf8(index)  # refuse an id that cannot be saved before a long fit

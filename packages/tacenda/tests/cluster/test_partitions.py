@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda.cli import options
+from tacenda.cli import paths
 from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError, CorpusError
 
@@ -50,7 +50,7 @@ def test_they_are_read_as_a_file_on_disk_is(write_file):
 def test_a_text_at_an_address_is_read_in_pieces(monkeypatch):
     """As the commands read it, which have no cluster."""
     sizes = []
-    monkeypatch.setattr(options, "_REMOTE_BLOCK_BYTES", 40)
+    monkeypatch.setattr(paths, "_REMOTE_BLOCK_BYTES", 40)
     monkeypatch.setattr(
         "tacenda.dask.partitions.read_block",
         lambda file, begin, length, end: (
@@ -58,7 +58,7 @@ def test_a_text_at_an_address_is_read_in_pieces(monkeypatch):
         ),
     )
     address = put("memory://long.txt", b"a line of words\n" * 50)
-    lines = [line for line in options.input_texts([address], "utf-8", "strict") if line]
+    lines = [line for line in paths.input_texts([address], "utf-8", "strict") if line]
     assert lines == ["a line of words"] * 50
     assert len(sizes) == 20
     assert max(sizes) <= 41

@@ -20,7 +20,8 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, check_output
+from tacenda.cli.options import Force
+from tacenda.cli.paths import check_output
 from tacenda.errors import PluginError, PluginLoadError, describe
 
 #: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.
