@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,14 +100,10 @@ def fit(
     group = "lds." if model == "vectors" else ""
     named = {f"{group}n_states": n_states, f"{group}output": model_output}
     members = _make_embedders(model, common.options_of(settings, **named), distribution)
-    stepwise: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
-    fit_options = {name: value for name, value in stepwise.items() if value is not None}
+    given: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
+    stepwise = {name: value for name, value in given.items() if value is not None}
     for embedder, part in members:
-        for name in fit_options:
-            if name not in inspect.signature(embedder.fit).parameters:
-                raise ConfigurationError(
-                    f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
-                )
+        _check_fit(embedder, stepwise, scheduler)
         paths.check_output(output / part, force)
     if language is not None:
         if tokenizer is not None:
@@ -119,22 +116,17 @@ def fit(
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
     start = time.process_time()
-    if scheduler is not None:
-        from tacenda.dask.corpus import check_model
-        from tacenda_embeddings import LDS, dask
-
-        for embedder, _ in members:  # before the text is read
-            check_model(embedder, LDS)
     with paths.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
-            held_out = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
-            fit_options["valid"] = held_out
+            stepwise["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
         typer.echo(f"text read: {time.process_time() - start:.1f} CPU seconds", err=True)
         for embedder, part in members:
             start = time.process_time()
             if scheduler is None:
-                embedder.fit(corpus, **fit_options)
+                embedder.fit(corpus, **stepwise)
             else:
+                from tacenda_embeddings import dask
+
                 dask.fit(embedder, corpus)
             embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
             cost = _save_rounded(embedder, output / part, precision)
@@ -143,6 +135,20 @@ def fit(
                 f"{time.process_time() - start:.1f} CPU seconds{cost}",
                 err=True,
             )
+
+
+def _check_fit(embedder: Any, stepwise: Iterable[str], scheduler: str | None) -> None:
+    """Raise ConfigurationError if an embedder cannot be fitted with such options or on a cluster."""
+    for name in stepwise:
+        if name not in inspect.signature(embedder.fit).parameters:
+            raise ConfigurationError(
+                f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
+            )
+    if scheduler is not None:
+        from tacenda.dask.corpus import check_model
+        from tacenda_embeddings import LDS
+
+        check_model(embedder, LDS)
 
 
 def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
@@ -457,8 +463,8 @@ def init_config(
         typer.echo(config.to_str())
         return
     config.to_disk(output)
-    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
     typer.echo(
+        f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:\n"
         f"python -m spacy train {output} --output trained --paths.train train.spacy --paths.dev dev.spacy",
         err=True,
     )
