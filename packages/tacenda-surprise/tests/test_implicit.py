@@ -11,7 +11,7 @@ from support.recommenders import trainset_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import Ratings
 from tacenda.testing.models import check_estimator
-from tacenda_surprise import PMF, ImplicitMF
+from tacenda_surprise import PMF, ImplicitMF, SideInfo
 from tacenda_surprise.choices import Choosing
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.top_n import best_items, quality
@@ -97,15 +97,20 @@ def test_pairs_frames_sparse_matrices_and_ratings_are_read_alike(pairs):
     assert some.fitted_on["n_ratings"] == len(pairs) - 7
 
 
-def test_a_frame_of_two_columns_is_read(pairs):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(pairs, columns=["user", "item"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_of_two_columns_is_read(pairs, library):
+    make = pytest.importorskip(library).DataFrame
+    users, items = zip(*pairs, strict=True)
+    frame = make({"user": users, "item": items})
     options = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
     expected = ImplicitMF(**options).fit(pairs).top_n(5)
     assert ImplicitMF(**options).fit(frame).top_n(5) == expected
-    assert ImplicitMF(**options).fit(frame.assign(when=0)).top_n(5) == expected
-    with pytest.raises(DataError, match="ImplicitMF"):
-        PMF().fit(frame)
+    timed = make({"when": [0] * len(pairs), "user": users, "item": items})
+    assert ImplicitMF(**options).fit(timed).top_n(5) == expected
+    assert SideInfo(timed).pairs == pairs
+    for model, columns in ((PMF, ["user", "item"]), (ImplicitMF, ["user"])):
+        with pytest.raises(DataError, match=f"has {len(columns)} columns: give user, item"):
+            model().fit(frame[columns])
 
 
 def test_lists_hold_what_is_chosen_and_not_yet_known(pairs, model):

@@ -13,6 +13,7 @@ from surprise.model_selection.split import get_cv
 from surprise.model_selection.validation import fit_and_score
 
 from tacenda.errors import ConfigurationError, DataError
+from tacenda_surprise.frames import read_columns
 from tacenda_surprise.raw_ids import check_ids
 
 _MAX_FIELDS = 4  # of a rating with its time
@@ -24,8 +25,8 @@ class SideInfo:
     Parameters
     ----------
     pairs
-        (raw user id, raw item id); further fields are ignored, and duplicates are merged. An array has at most four
-        columns; a wider one is taken for a matrix of users and items.
+        (raw user id, raw item id), or a data frame or sparse matrix of them; further fields are ignored, and duplicates
+        are merged. An array has at most four columns; a wider one is taken for a matrix of users and items.
 
     Raises DataError for anything but pairs, and for a missing id.
 
@@ -42,8 +43,9 @@ class SideInfo:
                 f"an array of shape {pairs.shape} seems to be a matrix of users and items: give the pairs, as "
                 "np.argwhere(matrix) does"
             )
-        rows: list[tuple[Hashable, Hashable]] = []
-        for pair in pairs:
+        columns, _ = read_columns(pairs, 2)
+        rows: list[tuple[Hashable, Hashable]] = list(zip(*columns, strict=True))
+        for pair in () if columns else pairs:
             fields = list(pair) if isinstance(pair, Iterable) else []
             if isinstance(pair, str | bytes) or len(fields) < 2:
                 raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")

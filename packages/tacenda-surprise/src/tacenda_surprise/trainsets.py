@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
-from decimal import Decimal
-from itertools import chain, compress, islice, pairwise
-from numbers import Real
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import issparse
 from surprise import Dataset, Reader, Trainset
 
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex, Ratings
-from tacenda.ratings.files import NAMES, place_of
 from tacenda.ratings.ids import is_missing
+from tacenda_surprise.frames import read_columns
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.raw_ids import add_ids, check_ids, check_twins, distinct, numbers, raw_index
+from tacenda_surprise.raw_ids import add_ids, check_twins, numbers, raw_index
 from tacenda_surprise.rows import Touched
 from tacenda_surprise.side_info import SideInfo
 
 _OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
 _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information
 _MIN_PAIRS = 100  # fewer are too few to judge density
-_MIN_FRAME_ROWS = 10  # fewer are too few to judge whether a data frame is wide
-_MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
-_MAX_DISTINCT_PAIRS = 0.9  # of the rows of a pivot table, whose first two columns are ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
@@ -197,12 +191,10 @@ def interactions_of(data: Any) -> FitData:
         ids = data._raw2inner_id_users, data._raw2inner_id_items
         return _collect_choices(pairs[:, 0], pairs[:, 1], *ids)
     columns, _ = read_columns(data, 2)
-    if issparse(data):
-        columns = [list(compress(column, columns[2])) for column in columns[:2]]
-    elif not columns:
+    if not columns:
         pairs_of_ids = data if isinstance(data, SideInfo) else SideInfo(data)
         columns = [list(part) for part in zip(*pairs_of_ids.pairs, strict=True)] or [[], []]
-    users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
+    users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns)
     return _collect_choices(numbers(columns[0], users), numbers(columns[1], items), users, items)
 
 
@@ -249,9 +241,6 @@ def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
     return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
 
 
-# -- data frames and sparse matrices -------------------------------------------------------------------
-
-
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
     """Make a Trainset of a data frame or a sparse matrix, on ``scale``; None: from the lowest to the highest rating.
 
@@ -282,90 +271,3 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     reader = Reader(rating_scale=scale or ends)
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
-
-
-def read_columns(data: Any, n: int) -> tuple[list[list[Any]], str]:
-    """Read users, items and ratings of a sparse matrix, or the first ``n`` of them of a data frame; name the last.
-
-    Anything else has no columns. Raises DataError for a Surprise Dataset, and for a table of a row per user.
-    """
-    if isinstance(data, Dataset):
-        raise DataError(
-            "fit takes a trainset, not a Dataset: give data.build_full_trainset(), or call cross_validate(algo, data)"
-        )
-    if issparse(data):
-        table = data.tocoo()
-        return [part.tolist() for part in (table.row, table.col, table.data)], "the matrix"
-    if not hasattr(data, "iloc") or np.ndim(data) != 2 or data.shape[1] < n:
-        return [], ""
-    columns, where = _take_columns(data, n)
-    if data.shape[1] > 2:
-        _refuse_wide(data)
-    for column, what in zip(columns, ("user", "item"), strict=False):
-        check_ids(column, what)
-    return columns, where
-
-
-def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
-    """Take the first ``n`` of users, items and ratings by the names of columns, or else in order; and name the last.
-
-    Raises DataError where some of the names are there, and not where their columns would be taken from.
-    """
-    order = ("first", "second", "third")
-    raw = list(getattr(frame, "columns", ()))
-    labels = [str(label) for label in raw]
-    places = [place_of(name, labels) for name in NAMES]
-    chosen = [at for at in places[:n] if at is not None]
-    if len(chosen) == n:
-        where = f"the column {raw[chosen[-1]]!r}"
-    else:
-        chosen, where = list(range(n)), f"the {order[n - 1]} column"
-        for k, at in enumerate(places):
-            if at not in (None, k):
-                raise DataError(
-                    f"the data frame has no column {NAMES[places.index(None)]!r}, and its column {raw[at]!r} is not "
-                    f"the {order[k]}: name its columns {', '.join(NAMES[:n])}, or give them in this order"
-                )
-    return [frame.iloc[:, k].tolist() for k in chosen], where
-
-
-def _refuse_wide(data: Any) -> None:
-    """Raise DataError for a data frame with a row per user and a column per item.
-
-    A frame with a column named item or rating is a list of ratings. Otherwise the second and third columns of a pivot
-    table hold numbers alone, and its labels or its values tell that the numbers are ratings.
-    """
-    labels = getattr(data, "columns", ())
-    texts = [str(label) for label in labels]
-    if any(place_of(name, texts) is not None for name in NAMES[1:]):
-        return
-    numbered = {label for label in list(labels)[:3] if not isinstance(label, str)}
-    # Items, as in a pivot table of pandas; small numbers may count columns instead, as in a file without a header.
-    is_pivot = getattr(labels, "name", None) is not None
-    is_pivot |= len(numbered) == 3 and not numbered <= set(range(_MAX_LIST_COLUMNS))
-    can_tell = data.shape[0] >= _MIN_FRAME_ROWS and data.shape[1] > 3
-    if not (is_pivot or can_tell):
-        return
-    columns = [data.iloc[:, k].tolist() for k in range(3)]
-    if all(map(_may_be_rating, chain(*columns[1:]))) and (is_pivot or _hold_ratings(*columns)):
-        raise DataError(
-            f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
-            "rating with the columns user, item and rating, for example with pandas' melt and dropna"
-        )
-
-
-def _hold_ratings(*columns: list[Any]) -> bool:
-    """Whether three columns are of a pivot table that was read from a file, and not users, items and ratings.
-
-    All values of the second column are then in the third, too, or zero. The first column has another user in every row,
-    or holds ratings as well, of which many pairs repeat; in a list of ratings hardly any pair does.
-    """
-    first, second, third = ({x for x in distinct(c, "user") if not is_missing(x)} for c in columns)
-    if not second <= third | {0}:
-        return False
-    n, pairs = len(columns[0]), set(zip(*(map(str, one) for one in columns[:2]), strict=True))
-    return len(first) == n or (first <= third | {0} and len(pairs) < _MAX_DISTINCT_PAIRS * n)
-
-
-def _may_be_rating(value: Any) -> bool:
-    return (isinstance(value, Real | Decimal) and not isinstance(value, bool)) or is_missing(value)
