@@ -16,8 +16,10 @@ ratings then say how large the noise is altogether.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,32 +29,27 @@ from tacenda.arrays import Array, Arrays, Float32, Float64, at_least, positive, 
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import FitRun
 from tacenda.forks import cached_property
-from tacenda.kernels.ratings import Tables, rating_scores
+from tacenda.kernels.ratings import Tables, bytes_needed, rating_scores
 from tacenda.ratings import Ratings, split
-from tacenda.settings import configured_by
+from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
-from tacenda_surprise.folding import (
+from tacenda_surprise.gibbs import Gibbs, Start, random_start
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import DeviceSettings, RatedSettings, SeededSettings
+from tacenda_surprise.rows import Touched, lengthen, mean_row
+from tacenda_surprise.samples import (
     FoldedSamples,
+    LeftOut,
+    RatingNoise,
+    RatingScale,
+    Samples,
     average_scores,
+    average_tables,
     draw_row,
     find_nearest_row,
     fold,
 )
-from tacenda_surprise.gibbs import (
-    MEMORY_ADVICE,
-    BayesianPMFSettings,
-    ConditionalBayesianPMFSettings,
-    Gibbs,
-    Start,
-    choose_n_factors,
-    choose_sweeps,
-    find_device,
-    random_start,
-)
-from tacenda_surprise.identities import Identities
-from tacenda_surprise.rows import Touched, lengthen, mean_row
-from tacenda_surprise.samples import LeftOut, RatingNoise, RatingScale, Samples, average_tables
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve, repeat_last
 
@@ -62,6 +59,40 @@ _KEPT_SAMPLES = 40  # evenly spaced, for deviations and for users folded in
 _RANK = 128  # of the average over all samples, which is then a hundredth of a star from exact
 _HELD_OUT_SHARE = 0.05  # of the ratings, while the chain burns in
 _MIN_BURN_IN, _MIN_RATINGS = 16, 400  # with fewer the weight is not estimated
+_MEMORY_ADVICE = "fewer factors (n_factors)"
+_OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
+_FACTORS_BY_SPARSITY, _FACTORS_BOUNDS = 5.0, (8, 32)
+_SAMPLES_BOUNDS, _RATINGS_VISITED = (80, 600), 1.5e7  # by all samples together
+_MAX_NUMBERS = 5e7  # in all samples together
+_MAX_BURN_IN = 150  # sweeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianPMFSettings(SeededSettings, DeviceSettings):
+    """Options of `BayesianPMF`."""
+
+    n_factors: int | None = option(
+        None,
+        """number of factors, D; averaging keeps many factors from overfitting, but they mix slowly and take longer;
+        None: 8 to 32, more where users and items have more ratings (26 for MovieLens-100K, 32 for MovieLens-1M)""",
+        at_least=0,
+    )
+    burn_in: int | None = option(
+        None, "sweeps before the first sample; None: half of n_samples, at most 150", at_least=0
+    )
+    n_samples: int | None = option(
+        None,
+        """sweeps after the burn-in; predictions are averages over all of them; None: 80 to 600, more where
+        users and items have fewer ratings, whose factors every sweep draws again (150 for
+        MovieLens-100K, 80 for MovieLens-1M)""",
+        at_least=1,
+    )
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"n_kept": ..., "rank": ...})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
+    """Options of `ConditionalBayesianPMF`."""
 
 
 class Average(Arrays):
@@ -118,7 +149,7 @@ class BayesianPMF(RatingAlgorithm):
         device = find_device(settings, n_factors, ratings, known)
         start = random_start(seed, n_factors + 1, ratings, linked=known is not None)
         weight, number, left_out = 1.0, 0, None
-        with devices.out_of_memory(settings, MEMORY_ADVICE):
+        with devices.out_of_memory(settings, _MEMORY_ADVICE):
             if burn_in >= _MIN_BURN_IN and len(ratings) >= _MIN_RATINGS:
                 part, held_out = split(standard, _HELD_OUT_SHARE, seed=seed)
                 known_of_part = self._join_identities(part, identities)
@@ -154,7 +185,7 @@ class BayesianPMF(RatingAlgorithm):
         burn_in, n = choose_sweeps(settings, ratings, n_factors)
         lasting = burn_in // 4, n if epochs is None else epochs
         device, number = find_device(settings, n_factors, ratings, known), int(before.chains) + 1
-        with devices.out_of_memory(settings, MEMORY_ADVICE):
+        with devices.out_of_memory(settings, _MEMORY_ADVICE):
             chain = Gibbs(
                 standard, known, start, lasting, seed=self._seed, chain=number, device=device
             )
@@ -295,3 +326,41 @@ class ConditionalBayesianPMF(BayesianPMF):
     conditional = True
 
     __init__ = configured_by(ConditionalBayesianPMFSettings)(RatingAlgorithm.__init__)
+
+
+# -- device, factors and sweeps of a chain -----------------------------------------------------------
+
+
+def find_device(
+    settings: BayesianPMFSettings, n_factors: int, ratings: Ratings, known: Identities | None
+) -> str:
+    """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
+    device = devices.resolve(settings, _OPERATIONS)
+    rows, width = ratings.n_users + ratings.n_items, n_factors + 1
+    needed = 12 * rows * width + 28 * len(ratings)
+    needed += bytes_needed(rows, len(ratings), width)
+    if known is not None:
+        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * width
+    if device != "cpu":
+        devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
+    return device
+
+
+def choose_n_factors(settings: BayesianPMFSettings, ratings: Ratings) -> int:
+    """Choose the number of factors of a chain: larger if users and items have more ratings."""
+    if settings.n_factors is not None:
+        return settings.n_factors
+    return int(np.clip(round(_FACTORS_BY_SPARSITY / ratings.sparsity), *_FACTORS_BOUNDS))
+
+
+def choose_sweeps(
+    settings: BayesianPMFSettings, ratings: Ratings, n_factors: int
+) -> tuple[int, int]:
+    """Choose the number of sweeps before the first sample, and of samples."""
+    n = settings.n_samples
+    if n is None:
+        rows = (ratings.n_users + ratings.n_items) * (n_factors + 1)
+        wanted = min(_RATINGS_VISITED / len(ratings), _MAX_NUMBERS / rows)
+        n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
+    burn_in = min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in
+    return burn_in, n

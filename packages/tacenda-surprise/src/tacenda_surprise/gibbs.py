@@ -46,36 +46,29 @@ f_j being its column of the sparse matrix F of the s_u. The rows are drawn in tu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from tacenda import devices, tall
+from tacenda import tall
 from tacenda.array_ops import DeviceCSR, copy, to_device, to_numpy
 from tacenda.arrays import Array
 from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import (
     Solved,
     Targets,
-    bytes_needed,
     link_draws,
     rating_scores,
     rating_solves,
 )
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
-from tacenda.settings import option
 from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.options import DeviceSettings, RatedSettings, SeededSettings
 from tacenda_surprise.samples import Samples
-
-OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
-MEMORY_ADVICE = "fewer factors (n_factors)"
 
 # a_0 and b_0: a variance of 0.7 of the ratings, as four of them would tell it
 _NOISE_PRIOR = 2.0, 1.4
@@ -84,38 +77,6 @@ _BETA = 2.0
 _PRIOR_ROWS = 4.0  # m: how many rows the prior of their covariance counts as
 _PRIOR_VARIANCE = 0.15  # of a bias, and of the product of factors
 _TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
-_FACTORS_BY_SPARSITY, _FACTORS_BOUNDS = 5.0, (8, 32)
-_SAMPLES_BOUNDS, _RATINGS_VISITED = (80, 600), 1.5e7  # by all samples together
-_MAX_NUMBERS = 5e7  # in all samples together
-_MAX_BURN_IN = 150  # sweeps
-
-
-@dataclass(frozen=True, kw_only=True)
-class BayesianPMFSettings(SeededSettings, DeviceSettings):
-    """Options of `BayesianPMF`."""
-
-    n_factors: int | None = option(
-        None,
-        """number of factors, D; averaging keeps many factors from overfitting, but they mix slowly and take longer;
-        None: 8 to 32, more where users and items have more ratings (26 for MovieLens-100K, 32 for MovieLens-1M)""",
-        at_least=0,
-    )
-    burn_in: int | None = option(
-        None, "sweeps before the first sample; None: half of n_samples, at most 150", at_least=0
-    )
-    n_samples: int | None = option(
-        None,
-        """sweeps after the burn-in; predictions are averages over all of them; None: 80 to 600, more where
-        users and items have fewer ratings, whose factors every sweep draws again (150 for
-        MovieLens-100K, 80 for MovieLens-1M)""",
-        at_least=1,
-    )
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"n_kept": ..., "rank": ...})
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
-    """Options of `ConditionalBayesianPMF`."""
 
 
 class Start(NamedTuple):
@@ -328,21 +289,6 @@ class Gibbs(Trainer):
         self._numbers[:2] = alpha, rng.choice(_NU_GRID, p=chances / chances.sum())
 
 
-def find_device(
-    settings: BayesianPMFSettings, n_factors: int, ratings: Ratings, known: Identities | None
-) -> str:
-    """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
-    device = devices.resolve(settings, OPERATIONS)
-    rows, width = ratings.n_users + ratings.n_items, n_factors + 1
-    needed = 12 * rows * width + 28 * len(ratings)
-    needed += bytes_needed(rows, len(ratings), width)
-    if known is not None:
-        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * width
-    if device != "cpu":
-        devices.check_memory(needed, device, settings, MEMORY_ADVICE)
-    return device
-
-
 def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
     """Draw factors as large as the prior expects, because small ones would need hundreds of sweeps to grow."""
     rng = np.random.default_rng([seed, 0])
@@ -450,26 +396,3 @@ def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau
     rate = _TAU_RATE * tau
     ratio = -3 * np.log(proposed) - rate / proposed**2 + rate
     return float(proposed) if np.log(chance) < ratio else 1.0
-
-
-# -- how many factors and how long -------------------------------------------------------------------
-
-
-def choose_n_factors(settings: BayesianPMFSettings, ratings: Ratings) -> int:
-    """Choose the number of factors of a chain: larger if users and items have more ratings."""
-    if settings.n_factors is not None:
-        return settings.n_factors
-    return int(np.clip(round(_FACTORS_BY_SPARSITY / ratings.sparsity), *_FACTORS_BOUNDS))
-
-
-def choose_sweeps(
-    settings: BayesianPMFSettings, ratings: Ratings, n_factors: int
-) -> tuple[int, int]:
-    """Choose the number of sweeps before the first sample, and of samples."""
-    n = settings.n_samples
-    if n is None:
-        rows = (ratings.n_users + ratings.n_items) * (n_factors + 1)
-        wanted = min(_RATINGS_VISITED / len(ratings), _MAX_NUMBERS / rows)
-        n = int(np.clip(wanted, *_SAMPLES_BOUNDS))
-    burn_in = min(n // 2, _MAX_BURN_IN) if settings.burn_in is None else settings.burn_in
-    return burn_in, n

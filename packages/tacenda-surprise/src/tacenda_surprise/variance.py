@@ -218,8 +218,8 @@ def update_spread(
     _, ids, errors = find_errors(np.flatnonzero(np.isin(ratings.item_ids, new_items)))
     items = Sizes.of(ids, errors, ratings.n_items)
     step = max(len(ratings) // _MAX_COMPARED_ERRORS, 1)
-    _, _, errors = find_errors(np.arange(0, len(ratings), step))
-    mean_square = float(np.mean(errors.astype(np.float64) ** 2)) or 1.0
+    ids, _, errors = find_errors(np.arange(0, len(ratings), step))
+    mean_square = Sizes.of(ids, errors, ratings.n_users).mean_square
     terms, unit = _compute_terms(variances.theta, users, items, mean_square), variances.unit**2
     of_users = repeat_last(before.of_users, ratings.n_users + 1)
     of_items = repeat_last(before.of_items, ratings.n_items + 1)

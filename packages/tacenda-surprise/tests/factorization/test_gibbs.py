@@ -12,7 +12,6 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
-from tacenda_surprise.folding import fold
 from tacenda_surprise.gibbs import (
     Gibbs,
     Hyper,
@@ -25,7 +24,14 @@ from tacenda_surprise.gibbs import (
     random_start,
 )
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.samples import LeftOut, RatingNoise, RatingScale, Samples, average_tables
+from tacenda_surprise.samples import (
+    LeftOut,
+    RatingNoise,
+    RatingScale,
+    Samples,
+    average_tables,
+    fold,
+)
 from tacenda_surprise.variance import Curve
 
 
