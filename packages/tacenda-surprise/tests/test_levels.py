@@ -12,8 +12,8 @@ from tacenda.errors import TacendaWarning
 from tacenda.ratings import Ratings
 from tacenda_surprise import RBM, BiasOnly
 from tacenda_surprise.catalogue import Catalogue, possible_levels
+from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.testing import small_dataset
-from tacenda_surprise.variance import fit_level_probabilities
 
 STARS = np.arange(1, 6, dtype=np.float32)
 COUNTS = np.array([3, 0, 8, 20, 90], np.float32)

@@ -40,6 +40,7 @@ from tacenda_surprise.host import (
     no_collection,
 )
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.options import ReadOption
 from tacenda_surprise.raw_ids import (
     as_list,
@@ -64,7 +65,7 @@ from tacenda_surprise.users import (
     check_numbers,
     ratings_by_item,
 )
-from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
+from tacenda_surprise.variance import PredictiveVariance
 
 _UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as

@@ -1,4 +1,13 @@
-"""The levels of ratings: their scores, and distributions over them with the means and variances asked for."""
+"""The levels of ratings: their scores, and distributions over them with the means and variances asked for.
+
+Of all distributions with a mean and a deviation, `fit_level_probabilities` finds the one nearest to the histogram pi
+of all ratings, by relative entropy (an exponential family, in which theta and phi are found for every pair),
+
+    P(r = s_k) ~ pi_k exp(theta s_k + phi s_k^2).
+
+A normal distribution cut into levels has another mean near the ends of the scale, and does not know which levels
+people use.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +23,13 @@ from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 MIN_VARIANCE = 0.05  # of scores
 _BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
 _SCORE_SPAN = 4.0  # of the scores, whatever the scale: that of five stars
-_END_MARGIN = 0.02  # share of the scores' span that means keep away from its ends
+_END_MARGIN = 0.02  # share of the possible means, or variances, that is too close to the ends
 _MEAN_TOLERANCE, _MAX_TILT_STEPS = 1e-10, 100  # of the span; usually ten steps are enough
 _SLOPE_STEPS = 4  # the first of them is nearly right
 _MAX_SHARPNESS, _BISECTIONS = 2.0, 10
+_NEWTON_STEPS = 200  # few are needed except where the histogram has other moments altogether
+_MAX_NEWTON_STEP = 500.0  # of theta or phi
+_PAIRS_PER_BLOCK = 1 << 14
 _NUMBERS_PER_BLOCK = 1 << 22  # in memory at a time; a rating has one for each level
 
 
@@ -129,6 +141,83 @@ def raise_means(
         missing = sizes * by - means
         found += np.clip(missing / np.maximum(variances, MIN_VARIANCE), -1.0, 1.0)
     return found
+
+
+def fit_level_probabilities(
+    means: Floats, deviations: Floats, levels: Floats, counts: Floats
+) -> Floats:
+    """Compute probabilities (pairs, levels) with these ``means`` and ``deviations``, as far as the levels allow.
+
+    Parameters
+    ----------
+    means, deviations
+        (pairs,), in units of the ratings.
+    levels
+        (levels,), ascending.
+    counts
+        (levels,), how many ratings are there of each; each counts as one more.
+    """
+    if len(levels) == 1:
+        return np.ones((len(means), 1), np.float32)
+    width = float(levels[-1] - levels[0])
+    s = ((levels - levels[0]) / width).astype(np.float64)
+    usual = np.log((counts + 1.0) / (counts.sum(dtype=np.float64) + len(counts)))
+    found = np.empty((len(means), len(s)), np.float32)
+    for start in range(0, len(means), _PAIRS_PER_BLOCK):
+        part = slice(start, start + _PAIRS_PER_BLOCK)
+        mean = ((means[part] - levels[0]) / width).astype(np.float64)
+        variance = (deviations[part] / width).astype(np.float64) ** 2
+        found[part] = _fit_exponential_family(usual, s, mean, variance)
+    return found
+
+
+def _fit_exponential_family(
+    usual: Doubles, s: Doubles, means: Doubles, variances: Doubles
+) -> Doubles:
+    """Compute distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
+    means = means.clip(_END_MARGIN * s[1], 1 - _END_MARGIN * (1 - s[-2]))
+    # The variance is least if only the two levels around the mean are used, and largest if only the two ends are.
+    below = (np.searchsorted(s, means, side="right") - 1).clip(0, len(s) - 2)
+    least = (means - s[below]) * (s[below + 1] - means)
+    most = means * (1 - means)
+    slack = _END_MARGIN * (most - least)
+    squares = variances.clip(least + slack, most - slack) + means**2
+    if len(s) == 2:  # the mean determines both probabilities
+        return np.stack([1 - means, means], axis=1)
+    powers = np.stack([s, s**2])
+    wanted = np.stack([means, squares])
+    # The dual is theta . wanted - log sum_k pi_k exp(theta . powers_k): its gradient is what is missing of the moments,
+    # its Hessian minus their covariance (a, b; b, c), of the first four moments of each row.
+    theta, lengths = np.zeros_like(wanted), np.ones(len(means))
+
+    def at(theta: Doubles) -> tuple[Doubles, Doubles]:
+        """Compute the distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
+        logits = usual + theta.T @ powers
+        highest = logits.max(axis=1)
+        chances = np.exp(logits - highest[:, None])
+        totals = chances.sum(axis=1)
+        value = (theta * wanted).sum(axis=0) - np.log(totals) - highest
+        return chances / totals[:, None], value
+
+    chances, value = at(theta)
+    for _ in range(_NEWTON_STEPS):
+        m1, m2, m3, m4 = (chances @ s**power for power in (1, 2, 3, 4))
+        a, b, c = m2 - m1**2 + 1e-9, m3 - m1 * m2, m4 - m2**2 + 1e-9
+        missing, determinant = wanted - np.stack([m1, m2]), a * c - b**2
+        step = np.stack([c * missing[0] - b * missing[1], a * missing[1] - b * missing[0]])
+        step /= determinant
+        step *= lengths * np.minimum(
+            1.0, _MAX_NEWTON_STEP / np.maximum(np.abs(step).max(axis=0), 1e-9)
+        )
+        tried, reached = at(theta + step)
+        # A step that lowers the dual is not taken, and a quarter of it is tried next.
+        better = reached >= value - 1e-12
+        theta = np.where(better, theta + step, theta)
+        chances, value = np.where(better[:, None], tried, chances), np.where(better, reached, value)
+        lengths = np.where(better, np.minimum(1.0, 2 * lengths), lengths / 4)
+        if np.abs(missing).max(initial=0.0) < 1e-9:
+            break
+    return np.asarray(chances)
 
 
 def _compute_moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:

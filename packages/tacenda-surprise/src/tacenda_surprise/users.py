@@ -16,10 +16,11 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, DataError, check_whole, warn
 from tacenda.kernels.ratings import Tables
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
 from tacenda_surprise.rows import take_rows
 from tacenda_surprise.top_n import Lists, name_items
-from tacenda_surprise.variance import PredictiveVariance, fit_level_probabilities
+from tacenda_surprise.variance import PredictiveVariance
 
 
 class FoldedUser(Protocol):

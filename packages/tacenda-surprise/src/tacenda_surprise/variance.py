@@ -7,16 +7,7 @@ user's residuals over that of all, after adding nu ratings of average noise. The
 users and items with n_u and n_i ratings. t_ui is the standardized prediction: ratings predicted close to the end of a
 scale have little room on that side. The parameters maximize the Gaussian likelihood of the errors, with
 a prior that a hundred errors outweigh; then one factor brings the share of errors within one and two deviations to
-68% and 95%.
-
-The probabilities of the levels of a rating follow from its mean and deviation: of all distributions with these it is
-the one nearest to the histogram pi of all ratings, by relative entropy (an exponential family, in which theta and phi
-are found for every pair),
-
-    P(r = s_k) ~ pi_k exp(theta s_k + phi s_k^2).
-
-A normal distribution cut into levels has another mean near the ends of the scale, and does not know which levels
-people use. On a continuous scale a rating has the density of a normal distribution.
+68% and 95%. On a continuous scale a rating has the density of a normal distribution with this variance.
 """
 
 from __future__ import annotations
@@ -53,10 +44,6 @@ _MAX_STANDARDIZED = 2.5  # predictions: the curve is flat beyond it
 _PRIOR_MEANS = np.array([*np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0]), 0.0, 0.0])
 _PRIOR_WIDTHS = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
 _MIN_ERRORS = 50  # fewer say too little about the last factor
-_NEWTON_STEPS = 200  # few are needed except where the histogram has other moments altogether
-_MARGIN = 0.02  # share of the possible variances (or means) that are too close to the ends
-_MAX_NEWTON_STEP = 500.0  # of theta or phi
-_PAIRS_PER_BLOCK = 1 << 14
 _MAX_COMPARED_ERRORS = 20_000  # of all ratings, with which the errors of new ratings are compared
 
 
@@ -275,80 +262,3 @@ def _compute_terms(
     uneven = (nu + users.squares / mean_square) / (nu + users.counts)
     of_users = noise * uneven + a_u / (1 + users.counts / k_u)
     return of_users, a_i / (1 + items.counts / k_i)
-
-
-def fit_level_probabilities(
-    means: Floats, deviations: Floats, levels: Floats, counts: Floats
-) -> Floats:
-    """Compute probabilities (pairs, levels) with these ``means`` and ``deviations``, as far as the levels allow.
-
-    Parameters
-    ----------
-    means, deviations
-        (pairs,), in units of the ratings.
-    levels
-        (levels,), ascending.
-    counts
-        (levels,), how many ratings are there of each; each counts as one more.
-    """
-    if len(levels) == 1:
-        return np.ones((len(means), 1), np.float32)
-    width = float(levels[-1] - levels[0])
-    s = ((levels - levels[0]) / width).astype(np.float64)
-    usual = np.log((counts + 1.0) / (counts.sum(dtype=np.float64) + len(counts)))
-    found = np.empty((len(means), len(s)), np.float32)
-    for start in range(0, len(means), _PAIRS_PER_BLOCK):
-        part = slice(start, start + _PAIRS_PER_BLOCK)
-        mean = ((means[part] - levels[0]) / width).astype(np.float64)
-        variance = (deviations[part] / width).astype(np.float64) ** 2
-        found[part] = _fit_exponential_family(usual, s, mean, variance)
-    return found
-
-
-def _fit_exponential_family(
-    usual: Doubles, s: Doubles, means: Doubles, variances: Doubles
-) -> Doubles:
-    """Compute distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
-    means = means.clip(_MARGIN * s[1], 1 - _MARGIN * (1 - s[-2]))
-    # The variance is least if only the two levels around the mean are used, and largest if only the two ends are.
-    below = (np.searchsorted(s, means, side="right") - 1).clip(0, len(s) - 2)
-    least = (means - s[below]) * (s[below + 1] - means)
-    most = means * (1 - means)
-    slack = _MARGIN * (most - least)
-    squares = variances.clip(least + slack, most - slack) + means**2
-    if len(s) == 2:  # the mean determines both probabilities
-        return np.stack([1 - means, means], axis=1)
-    powers = np.stack([s, s**2])
-    wanted = np.stack([means, squares])
-    # The dual is theta . wanted - log sum_k pi_k exp(theta . powers_k): its gradient is what is missing of the moments,
-    # its Hessian minus their covariance (a, b; b, c), of the first four moments of each row.
-    theta, lengths = np.zeros_like(wanted), np.ones(len(means))
-
-    def at(theta: Doubles) -> tuple[Doubles, Doubles]:
-        """Compute the distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
-        logits = usual + theta.T @ powers
-        highest = logits.max(axis=1)
-        chances = np.exp(logits - highest[:, None])
-        totals = chances.sum(axis=1)
-        value = (theta * wanted).sum(axis=0) - np.log(totals) - highest
-        return chances / totals[:, None], value
-
-    chances, value = at(theta)
-    for _ in range(_NEWTON_STEPS):
-        m1, m2, m3, m4 = (chances @ s**power for power in (1, 2, 3, 4))
-        a, b, c = m2 - m1**2 + 1e-9, m3 - m1 * m2, m4 - m2**2 + 1e-9
-        missing, determinant = wanted - np.stack([m1, m2]), a * c - b**2
-        step = np.stack([c * missing[0] - b * missing[1], a * missing[1] - b * missing[0]])
-        step /= determinant
-        step *= lengths * np.minimum(
-            1.0, _MAX_NEWTON_STEP / np.maximum(np.abs(step).max(axis=0), 1e-9)
-        )
-        tried, reached = at(theta + step)
-        # A step that lowers the dual is not taken, and a quarter of it is tried next.
-        better = reached >= value - 1e-12
-        theta = np.where(better, theta + step, theta)
-        chances, value = np.where(better[:, None], tried, chances), np.where(better, reached, value)
-        lengths = np.where(better, np.minimum(1.0, 2 * lengths), lengths / 4)
-        if np.abs(missing).max(initial=0.0) < 1e-9:
-            break
-    return np.asarray(chances)
