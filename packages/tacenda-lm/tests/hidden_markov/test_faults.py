@@ -7,6 +7,7 @@ from support.texts import text
 from tacenda import Corpus, devices
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_lm import HMM, VLHMM
+from tacenda_lm.distributions import states_before
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 2}
@@ -75,6 +76,28 @@ def test_texts_without_words(model):
     assert model.posterior([], eos=False).probabilities.shape == (0, 4)
     assert model.perplexity([]).n_tokens == 0
     np.testing.assert_array_equal(model.score_corpus(np.zeros(0, np.int32), np.zeros(3, int)), [])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_word_of_probability_zero_has_one_score_and_the_words_after_it_theirs(model):
+    """At the beginning and within sentences, several in one, and where one pass continues another."""
+    lexicon, arrays = model.tables.lexicon, dict(model.arrays())
+    group = int(np.diff(lexicon.offsets).argmax())
+    own = slice(*lexicon.offsets[group : group + 2])
+    arrays["emissions"] = emissions = arrays["emissions"].copy()
+    emissions[own.start] = 0
+    emissions[own] /= emissions[own].sum(axis=0)
+    zeroed = type(model).from_arrays(model.config_dict(), arrays)
+    word, end = int(lexicon.order[own.start]), model.vocabulary.boundary_id
+    inner = [i for i in range(len(model.vocabulary)) if i not in (word, end)]
+    ids = np.array([word, *inner[:3], word, word, *inner[3:6], end, *inner, word, end], np.int32)
+    states = list(states_before(zeroed, zeroed.start(), ids))
+    scores = zeroed.score_corpus(ids, np.array([0, 0, len(ids)]))
+    np.testing.assert_allclose(scores, zeroed.log_prob(states, ids), rtol=1e-4)
+    assert (scores[ids == word] == scores.min()).all()
+    continued, _ = zeroed.score_from(states[4], ids[4:])
+    np.testing.assert_allclose(continued, scores[4:], rtol=1e-4)
+    np.testing.assert_allclose(zeroed.posterior(["x"]).probabilities.sum(axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])

@@ -26,7 +26,7 @@ from tacenda.kernels.hidden_units import PackedInputs
 from tacenda_lm.boltzmann.machine import (
     ROWS_PER_TILE,
     BoltzmannParameters,
-    normalize,
+    score_targets,
     score_unnormalized,
     sigmoid,
 )
@@ -103,7 +103,7 @@ def draw_by_prediction(
     for i in range(0, len(inputs), ROWS_PER_TILE):
         tile = slice(i, i + ROWS_PER_TILE)
         scores = score_unnormalized(words, p.biases, inputs[tile])
-        loss -= float(normalize(scores, targets[tile]).sum())
+        loss -= float(score_targets(scores, targets[tile]).sum())
         ids[tile] = draw(scores, points[tile])
     return Negative(ids, np.full(ids.shape, 1 / drawn, inputs.dtype), loss)
 
@@ -169,7 +169,7 @@ def _predict_given_hidden(
         for j in range(0, len(scores), ROWS_PER_TILE):
             tile = scores[j : j + ROWS_PER_TILE]
             tile += p.biases[:, 0]
-            loss -= float(normalize(tile, targets[i + j : i + j + len(tile)]).sum())
+            loss -= float(score_targets(tile, targets[i + j : i + j + len(tile)]).sum())
         yield block, scores, loss
 
 

@@ -151,7 +151,7 @@ class BoltzmannPredictor(Predictor):
         for i in range(0, len(words), ROWS_PER_TILE):
             tile = slice(i, i + ROWS_PER_TILE)
             scores = score_unnormalized(self._packed, biases, vectors[tile])
-            log_probs[tile] = normalize(scores, words[tile])
+            log_probs[tile] = score_targets(scores, words[tile])
         return log_probs
 
     def passes(
@@ -210,8 +210,8 @@ class BoltzmannPredictor(Predictor):
         return np.asarray(filtered[-1].copy(), np.float32)
 
 
-def normalize(scores: Floats, targets: Integers) -> Float64:
-    """Turn scores into probabilities up to a factor, in place; return log-probabilities of the targets."""
+def score_targets(scores: Floats, targets: Integers) -> Float64:
+    """Return log-probabilities of the targets; turn the scores into probabilities up to a factor, in place."""
     of_targets = scores[np.arange(len(scores)), targets].astype(np.float64)
     top = scores.max(axis=1, keepdims=True)
     scores -= top

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacenda.errors import DataError
 from tacenda_lm.compiled import compiled
 from tacenda_lm.hidden_markov.parameters import Learned
-from tacenda_lm.hidden_markov.tables import Tables
+from tacenda_lm.hidden_markov.tables import MIN_PROBABILITY, Tables
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import (
     Float64,
@@ -31,7 +31,6 @@ from tacenda_lm.states import State, not_of_this_model, vector_of
 _Floats = npt.NDArray[np.float32]
 _START = -1  # the class in states before the first word
 _STATES_AT_ONCE = 64  # of a class, whose next words are predicted together
-_MIN_PROBABILITY = np.finfo(np.float32).tiny  # replaces probabilities that float32 cannot hold
 
 
 class Posterior(NamedTuple):
@@ -77,16 +76,8 @@ class HiddenMarkov(LanguageModel):
         if word == self.vocabulary.boundary_id:
             state.check_begun()
             return self.start()
-        joint = self._joint(state, word)
-        # if all probabilities are too small for float32, every state is as likely
-        total = joint.sum(dtype=np.float64)
-        now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
-        return State((int(self.tables.lexicon.classes[word]), now.astype(np.float32).tobytes()))
-
-    def _joint(self, state: State, word: int) -> _Floats:
-        """Return p(z, word | state) for the states z of the word's class: (k,)."""
-        emitted = self.tables.emissions[self.tables.lexicon.places[word]]
-        return np.asarray(self._reach(state, word) * emitted, np.float32)
+        _, now = self.tables.observe(self._reach(state, word), word)
+        return State((int(self.tables.lexicon.classes[word]), now.tobytes()))
 
     def _reach(self, state: State, word: int) -> _Floats:
         """Return p(z | state) for the states z of the word's class: (k,)."""
@@ -105,10 +96,10 @@ class HiddenMarkov(LanguageModel):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, len(self.vocabulary))
-        probabilities = np.empty(len(ids), np.float64)
+        log_probs = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
-            probabilities[n] = self._joint(state, word).sum(dtype=np.float64)
-        return np.log(np.maximum(probabilities, _MIN_PROBABILITY))
+            log_probs[n], _ = self.tables.observe(self._reach(state, word), word)
+        return log_probs
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
         check_states(states)
@@ -126,7 +117,7 @@ class HiddenMarkov(LanguageModel):
                 block = own[i : i + _STATES_AT_ONCE]
                 vectors = np.stack([parts[n][1] for n in block])
                 rows[block] = tables.words(tables.learned.onward(group, vectors))
-        return np.log(np.maximum(rows, _MIN_PROBABILITY))
+        return np.log(np.maximum(rows, MIN_PROBABILITY))
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -213,13 +204,13 @@ class HiddenMarkov(LanguageModel):
         tables, k = self.tables, self.tables.k
         classes = tables.lexicon.classes[ids].astype(np.int64)
         emissions = tables.emissions[tables.lexicon.places[ids]]
-        emitted = np.log(np.maximum(emissions, _MIN_PROBABILITY))
+        emitted = np.log(np.maximum(emissions, MIN_PROBABILITY))
         came_from = np.empty((len(ids), k), np.int64)
         path = np.empty(len(ids), np.int64)
-        best = np.log(np.maximum(tables.starts[classes[0]], _MIN_PROBABILITY)) + emitted[0]
+        best = np.log(np.maximum(tables.starts[classes[0]], MIN_PROBABILITY)) + emitted[0]
         for t in range(1, len(ids)):
             pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
-            scores = np.log(np.maximum(pool[slots[0]], _MIN_PROBABILITY)) + best
+            scores = np.log(np.maximum(pool[slots[0]], MIN_PROBABILITY)) + best
             came_from[t] = scores.argmax(axis=1)
             best = scores[np.arange(k), came_from[t]] + emitted[t]
             best -= best.max()  # float32 would round the sums of a long sentence

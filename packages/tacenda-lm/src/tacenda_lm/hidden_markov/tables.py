@@ -6,6 +6,7 @@ transition matrix, which leads from the states of one class to those of another 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
 _TOKENS_PER_PASS = 16384  # at most; fewer if the store has no room for as many blocks
 _STORE_BYTES = 1 << 29  # of transition blocks
+MIN_PROBABILITY = np.finfo(np.float32).tiny  # replaces probabilities that float32 cannot hold
 
 # -- text as classes of words ------------------------------------------------------------------------
 
@@ -190,7 +192,26 @@ class Tables:
             rows[:1] = 0
             sequences = sequences._replace(first=rows)
             starts = np.concatenate([first[None], starts])
-        return hmm.hmm_block(pool, self.emissions, starts, sequences)
+        log_probs, states = hmm.hmm_block(pool, self.emissions, starts, sequences)
+        # the kernel gives up a sentence at a word of probability zero
+        for t in np.flatnonzero(np.isneginf(log_probs)).tolist():
+            if t in offsets:
+                reached = starts[sequences.first[np.searchsorted(offsets, t, side="right") - 1]]
+            else:
+                before, own = self.lexicon.classes[ids[t - 1 : t + 1]]
+                reached = self.reach(int(before), states[t - 1], int(own))
+            log_probs[t], states[t] = self.observe(reached, int(ids[t]))
+        return hmm.Forward(np.maximum(log_probs, np.log(np.float64(MIN_PROBABILITY))), states)
+
+    def observe(self, reached: _Floats, word: int) -> tuple[float, _Floats]:
+        """Return natural log p(word) and p(z | word) (k,) after p(z) ``reached`` of the states of its class.
+
+        If float32 cannot hold the probability, it is `MIN_PROBABILITY`; if it is zero, every state is as likely.
+        """
+        joint = np.asarray(reached * self.emissions[self.lexicon.places[word]], np.float32)
+        total = joint.sum(dtype=np.float64)
+        now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
+        return math.log(max(total, MIN_PROBABILITY)), now
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""
