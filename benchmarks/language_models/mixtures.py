@@ -1,16 +1,17 @@
 """Mixtures of everything on Penn Treebank: how far the models of this project get together.
 
-    python -m benchmarks.language_models.mixtures [--trained running apart]
+    python -m benchmarks.language_models.mixtures [--tables lm-mixtures lm-mixtures-apart]
 
 The HLBLs are those of `budgets`, the hidden Markov models those of `hidden_markov mixtures`, the Boltzmann machine that
 of `thesis --only machines`, the network that of `recurrent`, fitted now unless they are kept. Mixtures grow model by
-model. `running`: models of running text, in both contexts. `apart`: the same models, but trained on sentences apart,
-for texts of single sentences.
+model. `lm-mixtures`: models of running text, in both contexts. `lm-mixtures-apart`: the same models, but trained on
+sentences apart, for texts of single sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from benchmarks.language_models import budgets, contexts, recurrent
@@ -62,10 +63,11 @@ def hidden_markov(name: str, texts: Texts) -> VLHMM:
 def running(texts: Texts) -> Iterator[tuple[str, Models]]:
     """Yield the name of each mixture of models of running text and its components, from n-grams to all."""
     found: Models = {"KneserNey": KneserNey(order=5).fit(texts.train)}
-    first, *others = (model for model, _ in budgets.members(texts, "hour"))
-    found["HLBL"] = first
+    settings = budgets.SETTINGS["hour"]
+    found["HLBL"] = fitted(HLBL(**settings, seed=0), texts)
     yield "KneserNey(5) + HLBL", dict(found)
-    found |= {f"HLBL, seed {seed}": model for seed, model in enumerate(others, 1)}
+    for seed in range(1, budgets.SEEDS):
+        found[f"HLBL, seed {seed}"] = fitted(HLBL(**settings, seed=seed), texts)
     yield "KneserNey(5) + 5 HLBL", dict(found)
     found["TemporalFRBM"] = fitted(TemporalFRBM(**TEMPORAL), texts)
     name = "KneserNey(5) + 5 HLBL + TemporalFRBM"
@@ -74,7 +76,7 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
     yield f"{name} + VLHMM", dict(found)
     found["VLHMM, predictive"] = hidden_markov("predictive", texts)
     found["unigram cache"] = UnigramCache().fit(texts.train)
-    found["neural cache"] = NeuralCache.over(first)
+    found["neural cache"] = NeuralCache.over(found["HLBL"])
     yield f"{name} + 2 VLHMM + caches", dict(found)
     found["RecurrentLM"] = recurrent.network("dropout", "EM", texts)
     yield f"{name} + 2 VLHMM + RecurrentLM + caches", dict(found)
@@ -82,45 +84,41 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
 
 def apart(texts: Texts) -> Iterator[tuple[str, Models]]:
     """Yield the same with models that start again with every sentence, in training too."""
+    trained = "trained apart"
     settings = {**budgets.SETTINGS["15 minutes"], "across_sentences": False}
     found: Models = {"HLBL": fitted(HLBL(**settings, seed=0), texts)}
-    yield "HLBL", dict(found)
+    yield f"HLBL, {trained}", dict(found)
     found["KneserNey"] = KneserNey(order=5).fit(texts.train)
-    yield "KneserNey(5) + HLBL", dict(found)
+    yield f"KneserNey(5) + HLBL, {trained}", dict(found)
     for seed in range(1, budgets.SEEDS):
         found[f"HLBL, seed {seed}"] = fitted(HLBL(**settings, seed=seed), texts)
     name = "KneserNey(5) + 5 HLBL"
-    yield name, dict(found)
+    yield f"{name}, {trained}", dict(found)
     found["TemporalFRBM"] = fitted(TemporalFRBM(**TEMPORAL, across_sentences=False), texts)
-    yield f"{name} + TemporalFRBM", dict(found)
+    yield f"{name} + TemporalFRBM, {trained}", dict(found)
     found["VLHMM"] = hidden_markov("exchange", texts)
-    yield f"{name} + TemporalFRBM + VLHMM", dict(found)
+    yield f"{name} + TemporalFRBM + VLHMM, {trained}", dict(found)
     found["RecurrentLM"] = recurrent.network("dropout", "EM", texts, planned=PLANNED)
-    yield f"{name} + TemporalFRBM + VLHMM + RecurrentLM", dict(found)
+    yield f"{name} + TemporalFRBM + VLHMM + RecurrentLM, {trained}", dict(found)
     found["unigram cache"] = UnigramCache().fit(texts.train)
     found["neural cache"] = NeuralCache.over(found["HLBL"])
-    yield f"{name} + TemporalFRBM + VLHMM + RecurrentLM + caches", dict(found)
+    yield f"{name} + TemporalFRBM + VLHMM + RecurrentLM + caches, {trained}", dict(found)
 
 
-TRAINED = {"running": running, "apart": apart}
-
-
-def rows(options: Any) -> Iterator[Row]:
+def rows(mixtures: Callable[[Texts], Iterator[tuple[str, Models]]], options: Any) -> Iterator[Row]:
     """Yield the rows of each mixture for each context; the last one is measured adaptive too.
 
     ``--only`` takes whole names; nothing is fitted that comes after the last of them.
     """
     texts, left = Texts(), set(options.only)
-    for trained in options.trained:
-        name, models = "", Models()
-        for name, models in TRAINED[trained](texts):
-            name += ", trained apart" * (trained == "apart")
-            if options.chosen([name]):
-                yield from of(name, Mixture(models), texts)
-            left.discard(name)
-            if options.only and not left:
-                return
-        yield from of(f"{name}, adaptive", AdaptiveMixture(models), texts)
+    name, models = "", Models()
+    for name, models in mixtures(texts):
+        if options.chosen([name]):
+            yield from of(name, Mixture(models), texts)
+        left.discard(name)
+        if options.only and not left:
+            return
+    yield from of(f"{name}, adaptive", AdaptiveMixture(models), texts)
 
 
 def of(name: str, mixture: Mixture, texts: Texts) -> Iterator[Row]:
@@ -129,4 +127,8 @@ def of(name: str, mixture: Mixture, texts: Texts) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    main(__doc__, Table("lm-mixtures", PROTOCOL, rows, key="what"), trained=tuple(TRAINED))
+    main(
+        __doc__,
+        Table("lm-mixtures", PROTOCOL, partial(rows, running), key="what"),
+        Table("lm-mixtures-apart", PROTOCOL, partial(rows, apart), key="what"),
+    )
