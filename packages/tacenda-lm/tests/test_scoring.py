@@ -129,6 +129,14 @@ def test_states_can_be_written_into_as_with_kenlm(model):
     for each in (model, KneserNey(order=2).fit(["a b"])):
         with pytest.raises(DataError, match="BeginSentenceWrite"):
             each.BaseScore(State(), "a", State())
+        for use in (
+            lambda: each.BaseScore(None, "a", State()),  # noqa: B023
+            lambda: each.BaseFullScore(State(), "a", None),  # noqa: B023
+            lambda: each.BeginSentenceWrite(None),  # noqa: B023
+            lambda: each.NullContextWrite(None),  # noqa: B023
+        ):
+            with pytest.raises(DataError, match="the state is None"):
+                use()
 
 
 def test_surprisal_is_in_bits(model):
@@ -194,6 +202,8 @@ def test_perplexities_that_were_measured_in_one_way_can_be_pooled(model):
     assert Perplexity.pool(parts).to_dict() == pytest.approx(whole)
     with pytest.raises(ConfigurationError, match="different blank_lines cannot be pooled"):
         Perplexity.pool([*parts, model.perplexity(text, context="stream")])
+    with pytest.raises(ConfigurationError, match=r"5\.0 is not a Perplexity"):
+        Perplexity.pool([*parts, 5.0])
 
 
 def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwarn):

@@ -98,6 +98,8 @@ def test_states_and_words_that_do_not_fit_together_are_refused(name):
     for use, message in (
         (lambda: model.score_from(None, np.array([1, 2])), "the state is None: give model"),
         (lambda: model.log_prob([None], [1]), "the state is None: give model"),
+        (lambda: model.log_prob([1], [1]), "the state is 1: give model"),
+        (lambda: model.log_prob(1, [1]), "give a list of states"),
         (lambda: model.log_probs([*one, None]), "the state is None: give model"),
         (lambda: model.log_prob(None, [1]), "give a list of states"),
         (lambda: model.log_prob(*one, [1]), "give a list of states"),

@@ -23,6 +23,8 @@ from tacenda_lm.sequences import (
     Float64,
     Ids,
     check_blank_lines,
+    check_state,
+    check_states,
     encode_sentences,
     encode_text,
     sums_of_pieces,
@@ -136,11 +138,13 @@ def score_sequence(model: Any, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArra
 
 def BeginSentenceWrite(model: Any, state: State) -> None:  # noqa: N802
     """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
+    check_state(state)
     state.value = model.start().value
 
 
 def NullContextWrite(model: Any, state: State) -> None:  # noqa: N802
     """Write the state in which no earlier word is known into ``state``."""
+    check_state(state)
     state.value = model.null().value
 
 
@@ -151,6 +155,7 @@ def BaseScore(model: Any, in_state: State, word: str, out_state: State) -> float
 
 def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
     """Do as `BaseScore`, and return also the n-gram length and whether the word is unknown."""
+    check_states([in_state, out_state])
     in_state.check_begun()
     if word == START and START not in model.vocabulary:
         score, length = model._start_score(in_state)

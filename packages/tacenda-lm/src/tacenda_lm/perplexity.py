@@ -107,9 +107,14 @@ class Perplexity(float):
         """Combine the perplexities of several texts into one.
 
         The parts say how they were measured, unless ``context`` and ``blank_lines`` do. Raises ConfigurationError if
-        they were measured in different ways.
+        they were measured in different ways, and for a number that does not say how.
         """
         listed = list(parts)
+        for part in listed:
+            if not isinstance(part, Perplexity):
+                raise ConfigurationError(
+                    f"{part!r:.40} is not a Perplexity: give those that model.perplexity(text) returned"
+                )
         protocol: dict[str, Any] = {"context": context, "blank_lines": blank_lines}
         for name, value in protocol.items():
             ways = {getattr(part, name) for part in listed} or {getattr(cls, name)}

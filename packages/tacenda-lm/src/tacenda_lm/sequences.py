@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -62,16 +62,22 @@ def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
 
 
 def check_states(states: Sequence[Any]) -> None:
-    """Raise DataError for a single state in place of a list, and for None among states, which may have other types."""
-    if states is None or isinstance(states, State):
+    """Raise DataError unless ``states`` is a list, or another sequence, of states."""
+    if not isinstance(states, Sized):
         raise DataError(f"give a list of states, such as [model.start()], not {states!r:.40}")
-    if any(state is None for state in states):
-        raise DataError("the state is None: give model.start() or model.null()")
+    for state in states:
+        check_state(state)
+
+
+def check_state(state: object) -> None:
+    """Raise DataError unless ``state`` is one."""
+    if not isinstance(state, State):
+        raise DataError(f"the state is {state!r:.40}: give model.start() or model.null()")
 
 
 def check_following(state: Any, ids: Integers, n_types: int) -> Ids:
     """Return the ids as `check_ids` does. Raises DataError also where there is no state before them."""
-    check_states([state])
+    check_state(state)
     return check_ids(ids, n_types)
 
 
@@ -86,8 +92,7 @@ def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types:
 
 def check_step(state: object, word: int, n_types: int) -> None:
     """Raise DataError unless ``state`` is one, and ``word`` is the id of a word."""
-    if not isinstance(state, State):
-        raise DataError(f"the state is {state!r:.40}: give model.start() or model.null()")
+    check_state(state)
     check_word(word, n_types)
 
 

@@ -61,7 +61,7 @@ class UnknownWords:
     Raises
     ------
     ConfigurationError
-        There is no such way, or ``unseen_types`` is missing, not positive, or given with another way.
+        There is no vocabulary or no such way, or ``unseen_types`` is missing, not positive, or given with another way.
     """
 
     def __init__(
@@ -70,6 +70,10 @@ class UnknownWords:
         way: Unknown | str = "spelling",
         unseen_types: int | None = None,
     ) -> None:
+        if not isinstance(vocabulary, Vocabulary):
+            raise ConfigurationError(
+                f"UnknownWords needs the vocabulary of a model (model.vocabulary), not {vocabulary!r:.80}"
+            )
         self.way = check_way(way, unseen_types)
         self.unseen_types = unseen_types
         self._vocabulary = vocabulary
@@ -82,6 +86,9 @@ class UnknownWords:
     def log_shares(self, words: Iterable[str]) -> Float64:
         """Return the `log_share` of each word, float64 (words,). Raises CorpusError for what is no list of strings."""
         listed = token_list(words)
+        for word in listed:
+            if not isinstance(word, str):
+                raise not_a_string(word)
         cache = self._cache  # another thread may replace it meanwhile
         new = [word for word in dict.fromkeys(listed) if word not in cache]
         if new:
@@ -94,8 +101,6 @@ class UnknownWords:
     def _compute(self, words: Sequence[str]) -> Float64:
         """Return the `log_share` of each word without the cache."""
         shares = np.zeros(len(words))
-        if strange := [word for word in words if not isinstance(word, str)]:
-            raise not_a_string(strange[0])
         unknown = [i for i, word in enumerate(words) if word not in self._vocabulary]
         if self.way == "even" and self.unseen_types is not None:
             shares[unknown] = -math.log(self.unseen_types)

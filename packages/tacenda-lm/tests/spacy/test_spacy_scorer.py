@@ -13,6 +13,7 @@ from spacy.tokens import Doc, Span, Token
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm import KneserNey, UnknownWords
+from tacenda_lm.spacy.component import LanguageModelScorer
 
 FIRST, SECOND = "the cat saw a dog .", "a red mouse ate the bird ."
 
@@ -242,6 +243,12 @@ def test_component_without_a_model_says_how_to_get_one():
 def test_bad_setting_is_named(setting, value):
     with pytest.raises(ConfigurationError, match=setting):
         spacy.blank("en").add_pipe("lm_scorer", config={setting: value})
+
+
+@pytest.mark.parametrize("setting", ["prefix", "number_word"])
+def test_a_setting_of_a_component_made_without_a_factory_is_checked_too(setting):
+    with pytest.raises(ConfigurationError, match=f"{setting} must be"):
+        LanguageModelScorer(spacy.blank("en"), **{setting: 5})
 
 
 def test_tokens_can_be_lowercased_and_numbers_replaced_for_the_look_up(pipeline):

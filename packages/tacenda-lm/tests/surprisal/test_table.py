@@ -591,6 +591,8 @@ def test_the_delimiter_may_be_named():
         read_items(["sep=,", "word", "a,b"], region="word")
     with pytest.raises(DataError, match="text is None: name a column"):
         read_items(["word", "a"], region="word", text=None)
+    with pytest.raises(DataError, match="the items are None"):
+        read_items(None, region="word")
     with pytest.raises(DataError, match=r"no column \['word'\]"):
         read_items(["word", "a"], region=["word"])
 

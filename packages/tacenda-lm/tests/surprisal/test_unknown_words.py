@@ -93,7 +93,12 @@ def test_a_way_that_says_too_little_or_too_much_is_refused(way, unseen_types):
         UnknownWords(VOCABULARY, way, unseen_types)
 
 
-@pytest.mark.parametrize("words", ["zebra", ["ab", math.nan], [None]])
+def test_what_is_no_vocabulary_is_refused():
+    with pytest.raises(ConfigurationError, match=r"model\.vocabulary"):
+        UnknownWords(["a", "b"])
+
+
+@pytest.mark.parametrize("words", ["zebra", ["ab", math.nan], [None], [["ab"]]])
 @pytest.mark.parametrize(("way", "unseen_types"), [("spelling", None), ("even", 9)])
 def test_words_that_are_not_a_list_of_strings_are_refused(words, way, unseen_types):
     with pytest.raises(CorpusError, match=r"one string|not a string"):

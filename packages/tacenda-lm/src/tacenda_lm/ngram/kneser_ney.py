@@ -48,6 +48,7 @@ from tacenda_lm.sequences import (
     check_following,
     check_pairs,
     check_sequences,
+    check_state,
     check_states,
     check_step,
     check_word,
@@ -337,6 +338,7 @@ class KneserNey(LanguageModel):
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
         """Do the same as `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up only once."""
+        check_state(state)
         if self._begun is None or self._begun[1] is not self.learned:
             first = self.start().parts()
             self._begun = first, self.table, self._find_endings(first)
@@ -361,8 +363,12 @@ class KneserNey(LanguageModel):
         vocabulary, table = self._vocabulary, self.learned
         if vocabulary is None or table is None:
             vocabulary, table = self.vocabulary, self.table
-        value: Any = state.value
-        hint, spare = state.hint, after.hint
+        try:  # a check would slow down every word
+            value: Any = state.value
+            hint, spare = state.hint, after.hint
+        except AttributeError:
+            check_states([state, after])
+            raise
         if hint is None or hint[0] is not value or hint[1] is not table:
             hint = value, table, self._find_endings(state.parts())
         # no two states share an array, so that of the state that is written to can be reused

@@ -122,7 +122,8 @@ class LanguageModelScorer(ModelComponent):
             nlp, name, distribution="tacenda-lm", context=context, batch_tokens=batch_tokens
         )
         register(prefix, rank=rank, entropy=entropy, state=state)
-        if number_word is not None and number_word.split() != [number_word]:
+        is_word = isinstance(number_word, str) and number_word.split() == [number_word]
+        if number_word is not None and not is_word:
             raise ConfigurationError(
                 f"number_word must be one word, such as 'N', or null, not {number_word!r}"
             )

@@ -152,7 +152,7 @@ def register(
     Raises ConfigurationError for a prefix that cannot begin an attribute name, or if another library has an extension
     with one of these names.
     """
-    if prefix and not prefix.isidentifier():
+    if not isinstance(prefix, str) or (prefix and not prefix.isidentifier()):
         raise ConfigurationError(
             f"prefix must be letters, digits and underscores, such as 'kn_', not {prefix!r}"
         )

@@ -98,11 +98,14 @@ def read_items(
     CorpusError
         The file cannot be read.
     DataError
-        A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
-        empty or goes over several lines, or the rows of a text are not adjacent; the message names the row.
+        There is neither a file nor lines, a column is missing, two have one name, a row has more or fewer values than
+        there are columns, a region is empty or goes over several lines, or the rows of a text are not adjacent; the
+        message names the row.
     """
     if not isinstance(text, Iterable):
         raise DataError(f"text is {text!r:.40}: name a column, or several in a list")
+    if not isinstance(path, str | os.PathLike | Iterable):
+        raise DataError(f"the items are {path!r:.40}: give a file, or its lines")
     names: tuple[str, ...] = ("standard input",)
     if isinstance(path, str | os.PathLike):
         path = text_file(path)
