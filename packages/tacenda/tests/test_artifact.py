@@ -252,6 +252,7 @@ def inside(*names, **changes):
             inside("a", nested={"b": an_artifact(), 1: an_artifact()}),
             "in the nested model 'a', 1 cannot name a nested model",
         ),
+        (an_artifact(nested={"a": 5}), "in the nested model 'a', it is a int, not an Artifact"),
         (endless(), "nested more than"),
     ],
 )

@@ -158,6 +158,11 @@ def test_arrays_that_do_not_fit_together_are_refused(arrays):
         Ratings.from_arrays(*arrays)
 
 
+def test_raw_ids_where_an_index_is_needed_are_refused():
+    with pytest.raises(DataError, match=r"not \['al', 'bob'\]; Ratings.from_arrays takes raw ids"):
+        Ratings([0, 1], [0, 1], [3.0, 4.0], ["al", "bob"], ["x", "y"])
+
+
 @pytest.mark.parametrize(
     "triples", [[("a", "x", 1.0), ("b", "x")], [(1, 2, 3.0, 4)], (1, 2, 3.0), ["ux3"], b"ux3", None]
 )

@@ -60,6 +60,17 @@ class Normalization:
         return _DIGITS.sub("NUM", word) if self.digits else word
 
 
+def _check_normalization(given: Normalization | None) -> Normalization:
+    """Return the rules given, by default none. Raises CorpusError for anything else."""
+    if not isinstance(given, Normalization | None):
+        raise CorpusError(f"normalization is {given!r:.40}; give a Normalization, or None")
+    changes = vars(given or Normalization())
+    for name, value in changes.items():
+        if not isinstance(value, bool | np.bool_):
+            raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
+    return Normalization(*map(bool, changes.values()))
+
+
 _CLASSES: Final = frozenset(CLASSES)
 
 
@@ -78,9 +89,10 @@ def not_a_string(token: object) -> CorpusError:
 
 def token_list(tokens: Iterable[str]) -> list[str]:
     """Return the tokens of a sentence as a list. Raises CorpusError for a string, whose elements would be letters."""
-    if isinstance(tokens, str):
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        what = "one string" if isinstance(tokens, str) else f"a {type(tokens).__name__}"
         raise CorpusError(
-            f"a sentence is one string ({tokens!r:.40}); give a list of tokens: text.split()"
+            f"a sentence is {what} ({tokens!r:.40}); give a list of tokens: text.split()"
         )
     return tokens if isinstance(tokens, list) else list(tokens)
 
@@ -223,11 +235,7 @@ class Vocabulary:
                 f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
                 'text) or "classes" (shapes, and English suffixes)'
             )
-        changes = vars(normalization or Normalization())
-        for name, value in changes.items():
-            if not isinstance(value, bool | np.bool_):
-                raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
-        self.normalization, self.oov = Normalization(*map(bool, changes.values())), oov
+        self.normalization, self.oov = _check_normalization(normalization), oov
         self.spelled = frozenset(spelled)
         if self._packed is None:
             _ = self._ids
@@ -300,7 +308,7 @@ class Vocabulary:
         for kind in {*map(type, counts.values()), type(n_sentences)}:
             if not issubclass(kind, Integral):
                 raise CorpusError(f"a count is a {kind.__name__}; counts must be whole numbers")
-        normalization = normalization or Normalization()
+        normalization = _check_normalization(normalization)
         # reserved names are not normalized; a word whose normalized form is reserved counts as the reserved name
         spelled = list(counts)
         if normalization != Normalization():
@@ -332,7 +340,7 @@ class Vocabulary:
         Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero. Raises
         CorpusError for one string instead of words, and for a word that is not a string.
         """
-        normalization = normalization or Normalization()
+        normalization = _check_normalization(normalization)
         special = (BOUNDARY, UNKNOWN)
         words = token_list(words)
         _require_strings(words)
@@ -504,6 +512,14 @@ class Vocabulary:
         state = {"split_words": self.split_words and dict(self.split_words)}
         rules = self.normalization, self.oov, self.spelled
         return type(self), (self.words, self.counts, *rules), state
+
+
+def check_vocabulary(given: object) -> None:
+    """Raise CorpusError unless this is a vocabulary."""
+    if not isinstance(given, Vocabulary):
+        raise CorpusError(
+            f"vocabulary is a {type(given).__name__}; give a Vocabulary, such as that of a corpus"
+        )
 
 
 def _with_digits(word: str, normalization: Normalization) -> str:

@@ -77,8 +77,12 @@ def test_a_given_vocabulary_is_used(path):
     for text in forms(path):
         assert as_corpus(text, known).vocabulary is known
     other = Corpus.from_sentences(TOKENS)
-    with pytest.raises(CorpusError, match="vocabulary"):
-        as_corpus(other, known)
+    for wrong, message in (
+        (known, "of the corpus is not the one expected"),
+        (other, "is a Corpus"),
+    ):
+        with pytest.raises(CorpusError, match=f"vocabulary {message}"):
+            as_corpus(other, wrong)
     assert as_corpus(other) is other
 
 

@@ -149,13 +149,14 @@ def test_wrong_sizes_are_refused(wrong):
         ({"offsets": np.array([0, 2, 1, 2])}, "sentence offsets must ascend from 0 to 2"),
         ({"offsets": np.array([0, 0, 2])}, "sentence offsets must ascend from 0 to 2"),
         ({"offsets": np.empty(0, np.int64)}, "sentence offsets must ascend from 0 to 2"),
+        ({"vocabulary": ["a"]}, "vocabulary is a list; give a Vocabulary"),
     ],
 )
 def test_arrays_that_are_no_text_are_refused(change, message):
     corpus = corpus_of([2])
-    arrays = {"ids": corpus.ids, "offsets": corpus.offsets}
+    parts = {"ids": corpus.ids, "offsets": corpus.offsets, "vocabulary": corpus.vocabulary}
     with pytest.raises(CorpusError, match=message):
-        Corpus(**(arrays | change), vocabulary=corpus.vocabulary)
+        Corpus(**(parts | change))
 
 
 def test_the_description_counts_this_text_and_not_the_vocabularys():

@@ -228,8 +228,16 @@ def test_bad_vocabularies_are_refused():
         with pytest.raises(CorpusError, match="a count is a float; counts must be whole numbers"):
             Vocabulary.from_counts({"a": 2, "b": count}, n_sentences)
     for read in (Vocabulary.from_words, vocabulary().encode):
-        with pytest.raises(CorpusError, match="is one string"):
-            read("abc")
+        for wrong, message in (("abc", "is one string"), (None, r"is a NoneType \(None\)")):
+            with pytest.raises(CorpusError, match=message):
+                read(wrong)
+    for make in (
+        lambda rules: Vocabulary(["</s>", "<unk>"], [1, 1], rules),
+        lambda rules: Vocabulary.from_words(["a"], rules),
+        lambda rules: Vocabulary.from_counts({"a": 1}, 1, normalization=rules),
+    ):
+        with pytest.raises(CorpusError, match="normalization is 'lower'; give a Normalization"):
+            make("lower")
 
 
 def test_a_corpus_that_was_stored_can_be_opened_whatever_kind_of_bool_was_given(tmp_path):

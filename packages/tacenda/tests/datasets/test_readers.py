@@ -197,8 +197,11 @@ def test_wrong_arguments_are_refused(written):
         with pytest.raises(DataError, match="not a list of different names"):
             list(columns.read(path, names))
     for read in (partial(columns.read, columns=("word", "tag")), columns.read_ner):
-        with pytest.raises(DataError, match='separator is ""'):
-            list(read(path, separator=""))
+        for separator in ("", 5):
+            with pytest.raises(DataError, match=f"separator is {separator!r}: name the string"):
+                list(read(path, separator=separator))
+    with pytest.raises(DataError, match="1 is not an entity tag"):
+        columns.iob1_to_iob2([1, 0])
     with pytest.raises(DataError, match="an empty cell"):
         list(columns.read(written("a\t\t\n"), ("word", "pos", "tag"), "\t"))
 

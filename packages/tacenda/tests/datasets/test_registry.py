@@ -71,6 +71,8 @@ def test_a_broken_plugin_disturbs_no_other(broken):
         {"files": {"train": ()}},
         {"files": {"train": "train.txt"}},
         {"folders": "text/toy"},
+        {"optional": "train"},
+        {"downloads": datasets.Download(urls=("https://a.invalid/x",))},
         {"obtain": ""},
     ],
 )
@@ -83,6 +85,10 @@ def test_an_entry_that_cannot_work_is_refused(make_spec, change):
     "change",
     [
         {"urls": ()},
+        {"urls": "https://a.invalid/x"},
+        {"urls": 5},
+        {"urls": (5,)},
+        {"members": "*.txt"},
         {"urls": ("file:///etc/passwd",)},
         {"urls": ("http://[x",)},
         {"urls": ("https://a.invalid/x", "ftp://a.invalid/x")},

@@ -130,13 +130,15 @@ def test_fingerprints_tell_data_and_settings_apart():
         lambda: ArrayBatches(np.arange(3), np.arange(4), batch_size=2),
         lambda: ArrayBatches(np.arange(3), batch_size=0),
         lambda: ArrayBatches(np.arange(3), batch_size=1.5),
+        lambda: ArrayBatches(np.arange(3), batch_size=2, seed=-1),
+        lambda: BlockBatches([0, 3], batch_size=2, seed=None),
         lambda: BlockBatches([0, 3], batch_size="2"),
         lambda: ArrayBatches(np.arange(0), batch_size=2),
         lambda: BlockBatches(np.zeros(3, int), batch_size=2),
         lambda: BlockBatches([], batch_size=2),
     ],
 )
-def test_sources_without_batches_are_refused(make):
+def test_sources_that_have_no_batches_to_draw_are_refused(make):
     with pytest.raises(ConfigurationError):
         make()
 

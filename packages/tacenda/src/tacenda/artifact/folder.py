@@ -427,6 +427,10 @@ def _check(artifact: Artifact, *names: str) -> None:
     if len(names) > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
     try:
+        if not isinstance(artifact, Artifact):
+            raise ArtifactError(
+                f"it is a {type(artifact).__name__}, not an Artifact, such as to_artifact() returns"
+            )
         named_arrays.check(artifact.arrays)
         _encode(_Manifest(artifact, {}, {}))
         for name in artifact.nested:

@@ -33,7 +33,14 @@ from tacenda.errors import CorpusError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
-from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_string
+from tacenda.vocabulary import (
+    UNKNOWN,
+    Normalization,
+    Oov,
+    Vocabulary,
+    check_vocabulary,
+    not_a_string,
+)
 
 _Result = TypeVar("_Result")
 
@@ -73,10 +80,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Set the options that follow from a given vocabulary, and all others as values that JSON has."""
-        if self.vocabulary is not None and not isinstance(self.vocabulary, Vocabulary):
-            raise CorpusError(
-                f"vocabulary is a {type(self.vocabulary).__name__}; give a Vocabulary, such as that of a corpus"
-            )
+        if self.vocabulary is not None:
+            check_vocabulary(self.vocabulary)
         # without a given vocabulary, this refuses limits and rules before a text is read
         chosen = self.choose({}, 0)
         implied = {**vars(chosen.normalization), "oov": chosen.oov}

@@ -61,10 +61,12 @@ class Download:
         """Refuse what could not be fetched safely."""
         try:
             schemes = {urlsplit(url).scheme for url in self.urls}
-        except ValueError:  # such as half a pair of brackets
+        except (AttributeError, TypeError, ValueError):  # the last for half a pair of brackets
             schemes = {""}
         if not self.urls or not schemes <= {"http", "https"}:
-            raise DataError(f"give at least one http or https address, not {self.urls}")
+            raise DataError(f"give a tuple of http or https addresses, not {self.urls!r:.80}")
+        if isinstance(self.members, str):
+            raise DataError(f"give a tuple of patterns of members, not {self.members!r:.80}")
         object.__setattr__(self, "filename", self.filename or self.urls[0].rpartition("/")[2])
         if not _FILENAME.match(self.filename):
             raise DataError(f"the file name {self.filename!r} must be plain: letters, digits, .+_-")
@@ -109,8 +111,10 @@ class DatasetSpec:
             )
         if not self.files or not all(self.files.values()):
             raise DataError(f"the dataset {self.name} names no files for a role")
-        if str in map(type, (self.folders, *self.files.values())):
-            raise DataError(f"the dataset {self.name} has a path where a tuple of paths is needed")
+        if str in map(type, (self.folders, self.optional, *self.files.values())):
+            raise DataError(f"the dataset {self.name} has a string where a tuple or set is needed")
+        if isinstance(self.downloads, Download):
+            raise DataError(f"the dataset {self.name} has a download where a tuple is needed")
         if not self.downloads and not self.obtain:
             raise DataError(f"the dataset {self.name} needs a download or a word on obtaining it")
 

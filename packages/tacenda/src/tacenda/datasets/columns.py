@@ -27,8 +27,10 @@ def _sentences(
     path: Path, width: int | None, separator: str | None
 ) -> Iterator[tuple[int, list[list[str]]]]:
     """Yield (number of the first line, rows); ``width`` None means that of the first row."""
-    if separator == "":
-        raise DataError('the separator is "": name the string between cells, or None for any space')
+    if separator is not None and not (isinstance(separator, str) and separator):
+        raise DataError(
+            f"the separator is {separator!r:.40}: name the string between cells, or None for any space"
+        )
     rows: list[list[str]] = []
     first = 0
     for number, line in numbered_lines(path):
@@ -84,7 +86,7 @@ def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
     """
     tags = tuple(tags)
     for tag in tags:
-        if tag != "O" and not (tag[:2] in {"B-", "I-"} and len(tag) > 2):
+        if not (isinstance(tag, str) and (tag == "O" or (tag[:2] in {"B-", "I-"} and tag[2:]))):
             raise DataError(f"{tag!r} is not an entity tag: expected O, B-TYPE or I-TYPE")
     return tuple(
         "B" + tag[1:] if tag[0] == "I" and tag[2:] != before[2:] else tag

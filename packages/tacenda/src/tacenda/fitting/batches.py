@@ -66,6 +66,7 @@ class ArrayBatches:
             )
         self.n_items = lengths.pop()
         check_whole("batch_size", batch_size)
+        check_whole("seed", seed, 0)
         if not self.n_items:
             raise ConfigurationError("the arrays have no rows to fit on; give at least one")
         self.arrays = arrays
@@ -108,6 +109,7 @@ class BlockBatches:
         self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _BLOCKS_PER_SHUFFLE)
         n_items = int(self.offsets[-1] - self.offsets[0]) if len(self.offsets) else 0
         check_whole("batch_size", batch_size)
+        check_whole("seed", seed, 0)
         if n_items < 1:
             raise ConfigurationError("all blocks are empty; give at least one item to fit on")
         self.batch_size, self.seed = batch_size, seed

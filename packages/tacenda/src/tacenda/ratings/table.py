@@ -50,8 +50,8 @@ class Ratings:
     Raises
     ------
     DataError
-        Lengths differ, a number is out of range, a value is no finite number or off the scale, a pair of user and
-        item repeats, or there are neither ratings nor a scale.
+        Lengths differ, ``users`` or ``items`` is no `IdIndex`, a number is out of range, a value is no finite number or
+        off the scale, a pair of user and item repeats, or there are neither ratings nor a scale.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Ratings:
     ) -> None:
         if duplicates not in ("error", "last"):
             raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
+        u, i = _numbers(user_ids, users), _numbers(item_ids, items)
         self.users, self.items = users, items
         # users and items without a rating in this table are included
         self.n_users, self.n_items = len(users), len(items)
-        u, i = _numbers(user_ids, users), _numbers(item_ids, items)
         try:
             v = np.asarray(values, np.float32)
         except (TypeError, ValueError) as error:
@@ -278,7 +278,11 @@ class Ratings:
 
 
 def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
-    """Return user or item numbers as int32. Raises DataError for numbers outside the index."""
+    """Return user or item numbers as int32. Raises DataError for numbers outside the index, or another object."""
+    if not isinstance(index, IdIndex):
+        raise DataError(
+            f"users and items are each an IdIndex, not {index!r:.60}; Ratings.from_arrays takes raw ids"
+        )
     array = np.asarray(ids)
     if array.size == 0:
         array = array.astype(np.int32)
