@@ -341,8 +341,9 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             corpus.vocabulary.require_same(valid.vocabulary, "the held-out text")
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         run = FitRun(checkpoints, resume, description="word vectors")
-        learned, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
-        return self._finish(learned, corpus, figure, training=history.as_dict())
+        fit = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
+        learned = FittedWords(fit.inventory, fit.words, fit.morphemes, fit.trained)
+        return self._finish(learned, corpus, fit.figure, training=fit.history.as_dict())
 
     def with_output(self, output: Output) -> Self:
         """Return this model with a different output, sharing its arrays.

@@ -44,7 +44,6 @@ from tacenda_embeddings.varembed.initial_vectors import (
     find_start,
     fit_morphemes,
 )
-from tacenda_embeddings.varembed.model import FittedWords
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
@@ -71,14 +70,25 @@ _MEMORY_ADVICE = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, 
 # -- the whole fit -------------------------------------------------------------------------------------
 
 
+class WordVectorFit(NamedTuple):
+    """The result of `fit_word_vectors`."""
+
+    inventory: Inventory
+    words: npt.NDArray[np.float32]  # (types, width) logits of the posterior
+    morphemes: npt.NDArray[np.float32]  # (morphemes, width)
+    trained: npt.NDArray[np.bool_]  # (types,), whether the text has the word
+    history: History
+    figure: dict[str, Any]
+
+
 def fit_word_vectors(
     settings: VarEmbedSettings,
     text: Corpus,
     valid: Corpus | None,
     vectors: npt.NDArray[np.float32] | None,
     run: FitRun,
-) -> tuple[FittedWords, History, dict[str, Any]]:
-    """Train word vectors on a text; return them, the history and the figure. `VarEmbed.fit` lists the errors.
+) -> WordVectorFit:
+    """Train word vectors on a text; `VarEmbed.fit` lists the errors.
 
     ``valid`` is held-out text in the same vocabulary, ``vectors`` are initial word vectors, float32 (types, width),
     instead of ``settings.start``.
@@ -118,7 +128,7 @@ def fit_word_vectors(
             _refit_morphemes(trainer, start, counts > 0)
         figure = _measure_bound(trainer, history)
         words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
-    return FittedWords(start.inventory, words, morphemes, counts > 0), history, figure
+    return WordVectorFit(start.inventory, words, morphemes, counts > 0, history, figure)
 
 
 def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) -> dict[str, Any]:
