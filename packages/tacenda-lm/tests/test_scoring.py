@@ -377,6 +377,8 @@ def test_the_normalisation_check_refuses_a_number_that_is_none(model):
     for wrong in (0, -5, 1.5):
         with pytest.raises(ConfigurationError, match=f"n_contexts is {wrong}"):
             model.check_normalized(n_contexts=wrong)
+    with pytest.raises(ConfigurationError, match="seed is -1"):
+        model.check_normalized(seed=-1)
 
 
 # -- what comes next -----------------------------------------------------------------------------------

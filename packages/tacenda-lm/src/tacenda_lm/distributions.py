@@ -82,10 +82,12 @@ def check_normalized(
 
     The contexts are all beginnings of ``sentences`` (by default ``n_contexts`` of up to 9 random words), and the
     context in which no word is known. Raises DataError with the context if a distribution contains NaN or its sum
-    differs from one by more than ``tolerance``, and ConfigurationError for an ``n_contexts`` below 1.
+    differs from one by more than ``tolerance``, and ConfigurationError for an ``n_contexts`` below 1 or a
+    ``seed`` below 0.
     """
     vocabulary = model.vocabulary
     check_whole("n_contexts", n_contexts)
+    check_whole("seed", seed, 0)
     if sentences is None:
         words = np.random.default_rng(seed).integers(
             len(vocabulary), size=(-(-n_contexts // 10), 9)

@@ -152,6 +152,9 @@ def test_the_seed_decides_and_nothing_else(rule):
         {"copies": 1.5},
         {"seed": -1},
         {"overlap": 0.5},
+        {"overlap": "0.1"},
+        {"vectors": [[1, 2], [3]]},
+        {"weights": ["a"] * 9},
         {"vectors": None},
         {"vectors": np.ones((3, 2))},
         {"vectors": np.ones((9, 0))},
@@ -178,7 +181,10 @@ def test_statistics_of_a_tree_written_out():
     assert WRITTEN_OUT.statistics(np.zeros(3, int)) == WRITTEN_OUT.statistics(np.full(3, 7))
 
 
-@pytest.mark.parametrize("counts", [np.ones(2), np.ones((3, 1)), 5, [1, -1, 1], [1, np.nan, 1]])
+@pytest.mark.parametrize(
+    "counts",
+    [np.ones(2), np.ones((3, 1)), 5, [1, -1, 1], [1, np.nan, 1], [1, np.inf, 1], ["a", "b", "c"]],
+)
 def test_counts_that_are_not_one_for_each_word_are_refused(counts):
     for act in (WRITTEN_OUT.statistics, WRITTEN_OUT.biases):
         with pytest.raises(DataError, match="give 3 counts of at least 0, one for each word"):
