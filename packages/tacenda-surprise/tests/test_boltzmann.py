@@ -13,11 +13,11 @@ from tacenda.fitting.history import DivergenceError
 from tacenda.fitting.trainer import pack
 from tacenda.ratings import IdIndex, Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
-from tacenda_surprise.boltzmann import CaseData, ContrastiveDivergence, RBMSettings, Task
+from tacenda_surprise.boltzmann import CaseData, ContrastiveDivergence, Task
 from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, find_sharpness, raise_means, tilt
-from tacenda_surprise.machine import Usual
+from tacenda_surprise.machine import RBMSettings, Usual
 from tacenda_surprise.rbm import estimate_case_slope
 
 STEPS = {"lr_all": 0.02, "optimizer": "sgd"}

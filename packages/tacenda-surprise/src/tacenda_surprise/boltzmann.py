@@ -1,4 +1,4 @@
-"""Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): options, data and training.
+"""Restricted Boltzmann machine (RBM) for ratings (Mnih 2010, section 5.2): data and training.
 
 `tacenda_surprise.levels.Scale` and `CaseData` bring ratings into the form of visible units and cases
 (`tacenda_surprise.machine`). Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the
@@ -8,10 +8,9 @@ gradients of minibatches with Adam, `OnlineDivergence` takes a plain step after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,25 +35,17 @@ from tacenda.fitting import (
 from tacenda.kernels import boltzmann as kernels
 from tacenda.kernels.boltzmann import Descent, boltzmann_descent, boltzmann_divergence
 from tacenda.ratings import Ratings
-from tacenda.settings import option
 from tacenda_surprise.bias import Alternation, alternate
 from tacenda_surprise.catalogue import Doubles, Floats
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import MIN_VARIANCE, Scale, find_sharpness, narrow, raise_means
-from tacenda_surprise.machine import FittedRBM, Learned, Usual, solve_units
-from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings
+from tacenda_surprise.machine import FittedRBM, Learned, RBMSettings, Usual, solve_units
 
 OPERATIONS = {
     "adam": ("boltzmann_divergence", "sparse_product", "adam"),
     "sgd": ("boltzmann_descent", "sparse_product"),
 }
 Side = TypeVar("Side")
-_PENALTY = 0.02
-# Penalties grow with this power of the sparsity (see `Ratings.sparsity`) where it exceeds the dense one.
-_DENSE_SPARSITY, _SPARSITY_POWER = 0.3, 8
-# Of the weights of identities: for each case, and for all cases.
-_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY = 0.002, 3.0
-_MAX_SHRINKAGE = 0.99  # share of the weights that a default penalty takes away at a plain step
 _MIN_BATCH_CASES, _MAX_BATCHES = 32, 40  # of an epoch
 _PLAIN_BIAS_RATE, _PLAIN_BIAS_PENALTY = 0.0001, 0.001  # of plain steps, as in the thesis
 _SHAPE_PRIOR_COUNT = 300.0  # ratings of the usual shape that are added to those of a visible unit
@@ -64,107 +55,6 @@ _EPOCHS_TO_GROW = 10  # before faded weights end a fit
 _FADED_SHARE = 0.5  # of the initial size: smaller weights have faded
 _RATINGS_PER_BATCH = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
 _MEMORY_ADVICE = "fewer hidden units (n_hidden)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RBMSettings(SeededSettings, StoppedSettings):
-    """Options of `RBM`; section 5.4.2 of the thesis has its values."""
-
-    n_hidden: int = option(100, "hidden units; the thesis has 25 to 200", at_least=1)
-    n_epochs: int = option(60, "passes over the cases; with validation, the maximum", at_least=0)
-    orientation: Literal["item", "user"] = option(
-        "item",
-        """whether a case is an item, whose visible units are the users who rated it, or a user, as in the thesis;
-        ``item`` predicts better if items have many ratings, and ``user`` folds in a user without any fitting,
-        because cases are inferred and visible units are learned""",
-    )
-    ordinal: bool = option(
-        True,
-        """tie the weights of the levels, W_mk = s_k a_m; without ties, as in the thesis, every level of
-        every visible unit has separate weights, which are far too many for small data""",
-    )
-    offset: bool = option(
-        True,
-        "give every case a fixed slope for how much higher than usual its ratings are; the thesis does not",
-    )
-    lr_all: float = option(
-        0.005,
-        "learning rate of Adam, for minibatches of cases; the thesis has plain steps of 0.001",
-        at_least=0,
-    )
-    reg_all: float | None = option(
-        None,
-        """weight of the squared weights, for each case; None: 0.02, and more if users and items have
-        few ratings, in which case the fit may end early because no weights are left, but with plain steps never
-        so much that they diverge; the thesis has 0.01""",
-        at_least=0,
-    )
-    lr_decay: float = option(
-        0.95,
-        "factor on the learning rate after every epoch; the thesis has 1",
-        at_least=0,
-        at_most=1,
-    )
-    optimizer: Literal["adam", "sgd"] = option(
-        "adam",
-        """Adam, on minibatches of cases, or plain gradient steps after every case, as in the thesis, on the CPU;
-        with plain steps the visible biases start at the logarithms of plain frequencies, and only their penalty
-        restrains them""",
-    )
-    patience: int = option(
-        4, "epochs without improvement on the held-out ratings before the fit stops", at_least=1
-    )
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"gibbs_steps": ..., "batch_cases": ..., "persistent": ..., "damping": None}
-        | {"prediction": "mean_field", "lr_bias": ..., "reg_bias": ..., "bins": ...}
-    )
-
-    @property
-    def items_are_cases(self) -> bool:
-        """Whether the visible units are users."""
-        return self.orientation == "item"
-
-    def penalty_for(self, ratings: Ratings) -> float:
-        """Return the penalty of the weights for these ratings."""
-        return self._adapt(_PENALTY, ratings) if self.reg_all is None else self.reg_all
-
-    def side_penalty_for(self, ratings: Ratings) -> float:
-        """Return the penalty of the weights of identities, for ratings whose users are the cases."""
-        return 0.0
-
-    def _adapt(self, penalty: float, ratings: Ratings) -> float:
-        """Return a higher penalty if users and items have few ratings, but none that makes plain steps diverge."""
-        penalty *= max(ratings.sparsity / _DENSE_SPARSITY, 1.0) ** _SPARSITY_POWER
-        if self.optimizer == "sgd" and penalty * self.lr_all >= 1:
-            penalty = _MAX_SHRINKAGE / self.lr_all
-        return penalty
-
-    def idle(self) -> Mapping[str, str]:
-        return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.optimizer == "sgd" and self.device not in ("auto", "cpu"):
-            self.refuse("device", "'cpu' with optimizer='sgd', whose steps wait for one another")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionalRBMSettings(RBMSettings, RatedSettings):
-    """Options of `ConditionalRBM`."""
-
-    reg_side: float | None = option(
-        None,
-        """weight of the squared weights of identities, for each case, which want much less than the
-        others; None: 0.002, and more where there are few cases, or users and items have few ratings, but with
-        plain steps never so much that they diverge; the thesis has 0.01""",
-        at_least=0,
-    )
-
-    def side_penalty_for(self, ratings: Ratings) -> float:
-        if self.reg_side is not None:
-            return self.reg_side
-        n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
-        return self._adapt(max(_SIDE_PENALTY, _MIN_TOTAL_SIDE_PENALTY / n_cases), ratings)
 
 
 def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:

@@ -19,11 +19,19 @@ from tacenda.kernels.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings, Task, sides, train
+from tacenda_surprise.boltzmann import Task, sides, train
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, raise_means
-from tacenda_surprise.machine import FittedRBM, compute_odds, penalty_of, solve_units, solve_visible
+from tacenda_surprise.machine import (
+    ConditionalRBMSettings,
+    FittedRBM,
+    RBMSettings,
+    compute_odds,
+    penalty_of,
+    solve_units,
+    solve_visible,
+)
 from tacenda_surprise.rows import Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
