@@ -56,7 +56,7 @@ from tacenda_surprise.raw_ids import (
 from tacenda_surprise.rows import Touched, mean_row, take_rows
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
-from tacenda_surprise.trainsets import FitData
+from tacenda_surprise.trainsets import FitData, read_data
 from tacenda_surprise.users import (
     FoldedUser,
     Given,
@@ -390,7 +390,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         no seed for them, or cannot learn from ratings of this kind.
         """
         run = self._make_run(callbacks, checkpoints, resume)
-        data = self._read_data(trainset, identities)
+        if identities is not None:
+            self._require_conditional()
+        data = read_data(trainset, identities, self.rated, takes_ratings=self.takes_ratings)
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
         fitted._usual_items = _PRIOR_ITEMS if self.conditional else 0.0
@@ -411,37 +413,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             fitted._instead = mean.fit(data.ratings)
         self._adopt(fitted)
         return self
-
-    def _read_data(self, trainset: Any, identities: Identities | None) -> FitData:
-        """Read the arguments of `fit`, and add ``rated``. Raises as `fit` does, and warns if all ratings are equal."""
-        data = FitData.of(trainset, takes_ratings=self.takes_ratings)
-        if identities is not None:
-            self._require_conditional()
-            if not isinstance(identities, Identities):
-                raise ConfigurationError(
-                    f"identities is a {type(identities).__name__}, not Identities: give raw ids as rated=..."
-                )
-            if identities.n_users > data.ratings.n_users:
-                raise DataError(
-                    f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
-                    "number both alike"
-                )
-            data = data._replace(identities=identities)
-        if not len(data.ratings):
-            raise DataError(
-                "there are no ratings; give at least one"
-                if self.takes_ratings
-                else "nobody has chosen anything; give at least one pair of a user and an item"
-            )
-        if self.rated is not None:
-            data = data.join(self.rated)
-        values = data.ratings.values
-        if self.takes_ratings and len(values) > 1 and values.min() == values.max():
-            warn(
-                f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
-                "differ, or rank by what gets chosen, top_n(by='choice')"
-            )
-        return data
 
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()

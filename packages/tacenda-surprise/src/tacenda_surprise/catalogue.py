@@ -66,14 +66,14 @@ class Catalogue:
         """
         old, new = self.levels, ratings.levels if seen is None else seen
         if len(old):
-            nearest = old[np.searchsorted((old[1:] + old[:-1]) / 2, new)]
+            nearest = old[find_nearest(old, new)]
             # A level that nobody had given may be some roundings away from the rating that it stands for.
             new = new[np.abs(new - nearest) > 4 * np.spacing(np.abs(old).max())]
         grows = len(old) and len(new)
         levels = possible_levels(np.union1d(old, new), self.scale) if grows else old
         counts = np.zeros(len(levels), np.float32)
         if len(levels):
-            counts[np.searchsorted((levels[1:] + levels[:-1]) / 2, old)] = self.counts
+            counts[find_nearest(levels, old)] = self.counts
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
     def require_levels(self, who: str) -> Floats:
@@ -138,10 +138,15 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     return (points if len(points) <= MOST_LEVELS else points[:0]).astype(np.float32)
 
 
+def find_nearest(levels: Floats, values: Floats) -> Numbers:
+    """Find the number of the level nearest to each value (values,)."""
+    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+
+
 def _counts(ratings: Ratings, levels: Floats) -> Floats:
     """Count the ratings nearest to each level (levels,)."""
-    at = np.searchsorted((levels[1:] + levels[:-1]) / 2, ratings.values)
-    return np.bincount(at, minlength=len(levels))[: len(levels)].astype(np.float32)
+    nearest = find_nearest(levels, ratings.values)
+    return np.bincount(nearest, minlength=len(levels))[: len(levels)].astype(np.float32)
 
 
 def check_utf8(index: IdIndex) -> list[str]:

@@ -17,7 +17,6 @@ from tacenda_surprise.raw_ids import check_ids, distinct
 
 _MIN_ROWS = 10  # fewer are too few to judge whether a data frame is wide
 _MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
-_MAX_DISTINCT_PAIRS = 0.9  # of the rows of a pivot table, whose first two columns are ratings
 
 
 def read_columns(data: Any, n: int) -> tuple[list[list[Any]], str]:
@@ -111,19 +110,14 @@ def _refuse_wide(data: Any) -> None:
         )
 
 
-def _hold_ratings(first: list[Any], *others: list[Any]) -> bool:
+def _hold_ratings(*columns: list[Any]) -> bool:
     """Whether three columns are of a pivot table that was read from a file, and not users, items and ratings.
 
     All values of the second column are then in the third, too, or zero. The first column has another user in every row,
-    or holds ratings as well, of which many pairs repeat; in a list of ratings hardly any pair does.
+    or holds ratings as well.
     """
-    users, second, third = (
-        {x for x in distinct(c, "user") if not is_missing(x)} for c in (first, *others)
-    )
-    if not second <= third | {0}:
-        return False
-    n, pairs = len(first), set(zip(map(str, first), map(str, others[0]), strict=True))
-    return len(users) == n or (users <= third | {0} and len(pairs) < _MAX_DISTINCT_PAIRS * n)
+    first, second, third = ({x for x in distinct(c, "user") if not is_missing(x)} for c in columns)
+    return second <= third | {0} and (len(first) == len(columns[0]) or first <= third | {0})
 
 
 def _has_further_columns(frame: Any, ratings: list[Any]) -> bool:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, find_nearest
 
 MIN_VARIANCE = 0.05  # of scores
 _BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
@@ -61,8 +61,7 @@ class Scale:
 
     def level_of(self, values: Floats) -> npt.NDArray[np.int32]:
         """Find the number of the level nearest to each rating (ratings,)."""
-        borders = (self.levels[1:] + self.levels[:-1]) / 2
-        return np.searchsorted(borders, values).astype(np.int32)
+        return find_nearest(self.levels, values).astype(np.int32)
 
     def ratings(self, scores: Floats) -> Floats:
         """Turn scores into ratings."""

@@ -176,6 +176,43 @@ class FitData(NamedTuple):
         return self._replace(ratings=ratings, identities=found, users=users)
 
 
+def read_data(
+    trainset: Any, identities: Identities | None, rated: SideInfo | None, *, takes_ratings: bool
+) -> FitData:
+    """Read the data of a fit: a ``trainset`` of any kind, and what is known to be rated, by numbers or by raw ids.
+
+    Raises DataError if there are no ratings, and ConfigurationError or DataError for identities that do not fit them;
+    warns if all ratings are equal.
+    """
+    data = FitData.of(trainset, takes_ratings=takes_ratings)
+    if identities is not None:
+        if not isinstance(identities, Identities):
+            raise ConfigurationError(
+                f"identities is a {type(identities).__name__}, not Identities: give raw ids as rated=..."
+            )
+        if identities.n_users > data.ratings.n_users:
+            raise DataError(
+                f"the identities are of {identities.n_users} users and the ratings of {data.ratings.n_users}; "
+                "number both alike"
+            )
+        data = data._replace(identities=identities)
+    if not len(data.ratings):
+        raise DataError(
+            "there are no ratings; give at least one"
+            if takes_ratings
+            else "nobody has chosen anything; give at least one pair of a user and an item"
+        )
+    if rated is not None:
+        data = data.join(rated)
+    values = data.ratings.values
+    if takes_ratings and len(values) > 1 and values.min() == values.max():
+        warn(
+            f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
+            "differ, or rank by what gets chosen, top_n(by='choice')"
+        )
+    return data
+
+
 def interactions_of(data: Any) -> FitData:
     """Read who has chosen what, without ratings: each pair is a rating of 1 on the scale 0 to 1.
 
