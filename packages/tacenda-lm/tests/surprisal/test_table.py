@@ -348,6 +348,11 @@ def test_sentences_end_at_punctuation(text, starts):
     assert sentence_starts(text.split(), "lines") == [i == 0 for i in range(len(text.split()))]
 
 
+def test_regions_of_several_words_end_a_sentence_as_their_last_word_does():
+    regions = ["We saw Dr.", "Smith and J. ", "Doe leave.", " he said.", "He ran."]
+    assert sentence_starts(regions, "sentences") == [True, False, False, False, True]
+
+
 def test_split_decides_where_the_model_sees_the_end_of_a_sentence(model):
     lines, split = (
         surprisal_table(model, "a. B a", split=way, unknown="class")

@@ -108,14 +108,15 @@ def _make_word_tokenizer(
 
 
 def sentence_starts(words: Sequence[str], split: Split) -> list[bool]:
-    """Return which words of a line begin a sentence: the first, and with ``"sentences"`` those after . ! ? and …
+    """Return which words or regions begin a sentence: the first, and with ``"sentences"`` those after . ! ? and …
 
     A full stop does not end a sentence after an initial or a common abbreviation, or before a lower-case word.
     """
     starts = [i == 0 for i in range(len(words))]
     if split == "sentences":
         for i in range(1, len(words)):
-            before, after = words[i - 1], words[i]
+            # a region may have several words
+            before, after = next(reversed(words[i - 1].split()), ""), words[i].lstrip()
             ended = before.rstrip(_CLOSING)[-1:] in _ENDS
             ended = ended and not _ABBREVIATION.fullmatch(before)
             starts[i] = ended and not after.lstrip(_OPENING)[:1].islower()
