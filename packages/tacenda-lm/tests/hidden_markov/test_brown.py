@@ -178,9 +178,11 @@ def test_files_of_other_programs_are_read(write_file):
         ("01\tcat", "line 2"),
         ("01\tcat\tmany", "line 2"),
         ("01 cat 3", "line 2"),
-        ("012\tcat\t3", "of 0 and 1"),
-        ("01\tthe\t3", "in the clusters twice"),
-        ("101\tcat\t3", "leaves of one tree"),
+        ("012\tcat\t3", "line 2: the path '012' of 'cat' is no string of 0 and 1"),
+        ("01\tthe\t3", "line 2: the word 'the' is in the clusters twice"),
+        ("cat\t01\t3", "line 2: the path 'cat' of '01'"),
+        ("01\tcat\t-3", "line 2"),
+        ("101\tcat\t3", "paths: the paths '10' and '101' are not leaves of one tree"),
     ],
 )
 def test_a_damaged_file_is_refused(write_file, line, said):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
 from types import MappingProxyType
@@ -114,24 +114,31 @@ class BrownClusters:
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:
         """Read a file written by `save` or ``wcluster``, plain or compressed.
 
-        Raises DataError, which names the line, for a file that is missing or has another format.
+        Raises DataError, for a file that is missing or has another format; it names the line, unless paths of two lines
+        do not fit.
         """
-        rows = []
-        for number, line in numbered_lines(reading.path_of(file, DataError)):
-            columns = line.rstrip("\r").split("\t")
-            if columns == [""]:
-                continue
-            count = reading.whole_number(columns[2]) if len(columns) == 3 else None
-            if count is None:
-                raise DataError(
-                    f"{os.fspath(file)}, line {number}: expected bits, word and count with tabs between, "
-                    f"not {line!r:.80}"
-                )
-            rows.append((columns[1], columns[0], count))
+        lines = list(numbered_lines(reading.path_of(file, DataError)))
+        place = os.fspath(file)
+
+        def read_rows() -> Iterator[tuple[str, str, int]]:
+            nonlocal place
+            for number, line in lines:
+                columns = line.rstrip("\r").split("\t")
+                if columns == [""]:
+                    continue
+                place = f"{os.fspath(file)}, line {number}"
+                count = reading.whole_number(columns[2]) if len(columns) == 3 else None
+                if count is None:
+                    raise DataError(
+                        f"expected bits, word and count with tabs between, not {line!r:.80}"
+                    )
+                yield columns[1], columns[0], count
+            place = os.fspath(file)  # the tree has faults of several lines
+
         try:
-            return cls(rows)
+            return cls(read_rows())
         except DataError as error:
-            raise DataError(f"{os.fspath(file)}: {error}") from error
+            raise DataError(f"{place}: {error}") from error
 
 
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
