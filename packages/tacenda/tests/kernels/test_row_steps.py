@@ -36,6 +36,12 @@ def test_a_step_before_the_first_is_refused(t):
         adam(*np.zeros((4, 3)), 0.1, t)
 
 
+@pytest.mark.parametrize("threads", [0, -1])
+def test_fewer_threads_than_one_are_refused(threads):
+    with pytest.raises(KernelError, match=f"threads must be at least 1, not {threads}$"):
+        adagrad(np.ones((1, 1)), np.ones(1), [0], np.ones((1, 1)), 0.1, threads=threads)
+
+
 def test_the_number_of_threads_changes_nothing():
     rng = np.random.default_rng(0)
     gradient, found = rng.standard_normal((40, 17)).astype(np.float32), []
