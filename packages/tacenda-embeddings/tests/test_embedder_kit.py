@@ -273,6 +273,22 @@ class Sparing(Toy):
         return super().transform(sentences)[: None if home else -1]
 
 
+class Plain:
+    """Is no Estimator, and says nothing of its text."""
+
+    width = Toy.width
+
+    def __init__(self):
+        self.toy = Toy()
+
+    def fit(self, corpus):
+        self.vocabulary = self.toy.fit(corpus).vocabulary
+        return self
+
+    def transform(self, sentences):
+        return self.toy.transform(sentences)
+
+
 UNSOUND = {
     "fewer columns": (giving(lambda arrays: [array[:, :3] for array in arrays]), "shape"),
     "doubles": (giving(lambda arrays: [array.astype(float) for array in arrays]), "float64, not"),
@@ -288,6 +304,8 @@ UNSOUND = {
     "ascii": (reading(lambda words: [w.encode("ascii").decode() for w in words]), "can't encode"),
     "constant": (fitted(lambda toy: toy.table.fill(1)), "the same vector"),
     "silent": (fitted(lambda toy: toy.fitted_on.clear()), "fit sets fitted_on"),
+    "plain": (Plain, "fit sets fitted_on"),
+    "none": (giving(lambda arrays: None), "transform returns a NoneType, no arrays"),
     "widthless": (
         fitted(lambda toy: setattr(toy, "width", None)),
         "width is None, not the number of columns",
@@ -348,6 +366,11 @@ def test_a_model_that_names_another_distribution_than_its_own_is_caught():
 def test_a_corpus_of_too_few_words_is_refused():
     with pytest.raises(CorpusError, match="has 2 words"):
         check_embedder(Toy, Corpus.from_sentences([["a", "b"]]))
+
+
+def test_a_corpus_may_be_a_list_of_sentences():
+    with pytest.raises(CorpusError, match="has 2 words"):
+        check_embedder(Toy, [["a", "b"]])
 
 
 def test_only_reserved_types_are_no_words_of_a_corpus():

@@ -13,13 +13,14 @@ CorpusError for a sentence that is not a list of strings, as ``vocabulary.encode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import CorpusError, NotFittedError, TacendaError
 from tacenda.testing.models import (
     STRANGE,
@@ -35,7 +36,7 @@ from tacenda.vocabulary import Vocabulary
 
 def check_embedder(
     make_model: Callable[[], Any],
-    corpus: Corpus | None = None,
+    corpus: Text | None = None,
     *,
     rtol: float = 1e-4,
     may_hold_nan: Container[str] = (),
@@ -66,7 +67,7 @@ def check_embedder(
     CorpusError
         The corpus has fewer than four words.
     """
-    corpus = Corpus.from_sentences(sample_sentences()) if corpus is None else corpus
+    corpus = as_corpus(sample_sentences() if corpus is None else corpus)
     sentences = _choose_sentences(corpus)
 
     def apply(model: Any) -> list[Any]:
@@ -82,7 +83,7 @@ def check_embedder(
         "it has no vocabulary, which commands and pipelines need: set it to the corpus's, a tacenda.Vocabulary"
     )
     _check_one_word(make_model)
-    assert first.fitted_on, "fit sets fitted_on, such as {'tokens': 12345}"
+    assert getattr(first, "fitted_on", None), "fit sets fitted_on, such as {'tokens': 12345}"
     expected = apply(first)
     atol = rtol * max(float(np.abs(array).max(initial=0)) for array in expected)
     model = check_estimator(
@@ -102,7 +103,9 @@ def check_embedder(
 
 def _transform(model: Any, sentences: Any) -> list[Any]:
     """Return the vectors as a list, because a lazy ``transform`` does its work only when it is read."""
-    return list(model.transform(sentences))
+    arrays = model.transform(sentences)
+    assert isinstance(arrays, Iterable), f"transform returns a {type(arrays).__name__}, no arrays"
+    return list(arrays)
 
 
 def _choose_sentences(corpus: Corpus) -> Sentences:
