@@ -658,6 +658,8 @@ def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
         surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
     with pytest.raises(DataError, match="5 names no file"):
         surprisal_table(model, "a").write(5)
+    with pytest.raises(DataError, match="open it as text"):
+        surprisal_table(model, "a").write(io.BytesIO())
     with pytest.raises(DataError, match=r"cannot write .*t\.csv: .*'\\ud800'"):
         surprisal_table(model, "a \ud800").write(tmp_path / "t.csv")
 

@@ -128,6 +128,12 @@ class SurprisalTable:
                 self.write(stream, delimiter=delimiter, header=header)
             return
         put = cast("TextIO", target).write
+        try:
+            put("")
+        except (TypeError, ValueError) as error:  # of bytes, for reading, or closed
+            raise DataError(
+                f'cannot write to {target!r:.120}: open it as text, such as with "w"'
+            ) from error
         # a value with a line end is quoted only if that is part of the writer's own
         lines: Any = SimpleNamespace(write=lambda line: put(line.removesuffix("\r\n") + "\n"))
         writer = csv.writer(lines, delimiter=delimiter or ",", lineterminator="\r\n")
