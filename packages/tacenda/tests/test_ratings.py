@@ -151,6 +151,7 @@ def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
         ([[1], [2]], [1, 2], [1.0, 2.0]),
         ([1, 2], [1, 2], [1.0, "x"]),
         ([1, 2], [1, 2], [1.0, 2j]),
+        ([1, 2], [1, 2], np.array(["2020-01-01", "2020-01-02"], "M8[s]")),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_refused(arrays):

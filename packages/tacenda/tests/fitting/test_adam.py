@@ -59,6 +59,8 @@ def test_weights_decay_by_name_and_only_those_with_a_gradient():
 def test_a_gradient_of_no_parameter_or_that_would_broadcast_is_refused(name, said):
     with pytest.raises(ConfigurationError, match=said):
         Adam({"w": np.ones((2, 3))}).update({name: np.ones(3)}, 0.1)
+    with pytest.raises(ConfigurationError, match="weight_decay of 'v' has no parameter"):
+        Adam({"w": np.zeros(2)}, weight_decay={"v": 0.1})
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def push(
     Raises
     ------
     ConfigurationError
-        A name or the license is not valid, or the client is not installed.
+        The name of the repository or a text of the card is not valid, or the client is not installed.
     ArtifactError
         The model cannot be read, or the hub does not take it.
     """

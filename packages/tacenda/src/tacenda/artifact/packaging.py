@@ -88,7 +88,7 @@ def package(
     ArtifactError
         The model cannot be read, or the wheel cannot be written.
     ConfigurationError
-        The name, version, license or summary is not valid, or hatchling is not installed.
+        A text of the card is not valid, or hatchling is not installed.
     """
     with importing("packaging a model needs hatchling", "tacenda[package]"):
         from hatchling.builders.wheel import WheelBuilder
@@ -122,7 +122,7 @@ def package(
 
 
 def check_card(about: ModelCard) -> None:
-    """Raise ConfigurationError if the name, version, license or summary is not valid for a wheel or a hub."""
+    """Raise ConfigurationError if a text of a card is not valid for a wheel or a hub."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
     from packaging.version import InvalidVersion, Version
 

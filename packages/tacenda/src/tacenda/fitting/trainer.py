@@ -107,12 +107,18 @@ class Adam:
         The arrays that `update` changes in place, by name.
     weight_decay
         By parameter name: this number times the parameter is added to its gradient (L2 penalty).
+
+    Raises ConfigurationError for a weight decay of what is no parameter.
     """
 
     def __init__(
         self, parameters: Mapping[str, Any], *, weight_decay: Mapping[str, float] | None = None
     ) -> None:
         self.parameters, self.weight_decay = dict(parameters), dict(weight_decay or {})
+        if unknown := self.weight_decay.keys() - self.parameters.keys():
+            raise ConfigurationError(
+                f"weight_decay of {min(unknown)!r} has no parameter; there are: {', '.join(self.parameters)}"
+            )
         of_each = self.parameters.items()
         self._slots: dict[str, dict[str, Any]] = {
             "mean": {name: zeros(array.shape, array) for name, array in of_each},

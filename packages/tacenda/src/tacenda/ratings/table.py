@@ -72,7 +72,10 @@ class Ratings:
         # users and items without a rating in this table are included
         self.n_users, self.n_items = len(users), len(items)
         try:
-            v = np.asarray(values, np.float32)
+            v = np.asarray(values)
+            if v.dtype.kind in "mMc":  # NumPy would make numbers of times, and drop imaginary parts
+                raise TypeError(f"they are of type {v.dtype}")
+            v = v.astype(np.float32, copy=False)
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"the values are not numbers ({error}); give one for every rating"
