@@ -14,8 +14,8 @@ from tacenda.kernels.shared import adagrad, adam
 def test_two_steps_written_out(backend, dtype):
     table, sums = np.array([[1.0, 2.0], [3.0, 4.0]], dtype), np.zeros(2, dtype)
     with kernels.use(backend):
-        adagrad(table, sums, [1], np.array([[3.0, 4.0]], dtype), 0.5, 0.0)
-        adagrad(table, sums, [1], np.array([[0.0, 1.0]], dtype), 0.5, 0.0)
+        adagrad(table, sums, [1], np.array([[3.0, 4.0]], dtype), 0.5)
+        adagrad(table, sums, [1], np.array([[0.0, 1.0]], dtype), 0.5)
     first = 0.5 / np.sqrt(12.5)
     second = 0.5 / np.sqrt(13)
     expected = [[1, 2], [3 - 3 * first, 4 - 4 * first - second]]
