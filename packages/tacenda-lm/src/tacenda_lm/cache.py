@@ -14,10 +14,10 @@ from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
 from tacenda.forks import cached_property
+from tacenda.lazy import compiled
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
-from tacenda_lm.compiled import compiled
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context

@@ -1,8 +1,9 @@
-"""Names of a package that are imported when they are first used, so that importing the package is cheap."""
+"""Names that are imported, and loops that are compiled, at their first use, so that importing a package is cheap."""
 
 from __future__ import annotations
 
 import sys
+from functools import cache, wraps
 from importlib import import_module
 
 # type checkers take it for true; to import typing would be most of the cost of ``import tacenda``
@@ -35,3 +36,20 @@ def attach(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return get_attribute, list_names
+
+
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs ``loop`` as compiled code, in which sums may be in another order."""
+
+    @cache
+    def compile_loop() -> Callable[..., Any]:
+        from tacenda.kernels.machinery.compiled import njit
+
+        function: Callable[..., Any] = njit(loop, fastmath={"contract", "reassoc"})
+        return function
+
+    @wraps(loop)
+    def call(*arguments: Any) -> Any:
+        return compile_loop()(*arguments)
+
+    return call

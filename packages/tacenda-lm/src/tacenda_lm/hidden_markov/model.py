@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
-from tacenda_lm.compiled import compiled
+from tacenda.lazy import compiled
 from tacenda_lm.hidden_markov.parameters import Learned
 from tacenda_lm.hidden_markov.tables import MIN_PROBABILITY, Tables
 from tacenda_lm.language_model import LanguageModel

@@ -29,8 +29,8 @@ import numpy as np
 from tacenda.array_ops import merge_rows
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.forks import cached_property
+from tacenda.lazy import compiled
 from tacenda_lm import options
-from tacenda_lm.compiled import compiled
 from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.state_space.inference import (
