@@ -72,7 +72,7 @@ language_models.ngrams_size   lm- ngrams-training ngrams-arpa ngrams-files timed
 language_models.log_bilinear  lm- log-bilinear
 language_models.budgets       lm- budgets
 language_models.caches        lm- caches
-language_models.mixtures      lm- mixtures
+language_models.mixtures      lm- mixtures mixtures-apart
 language_models.scale         lm- scale
 language_models.unknown       lm- unknown
 language_models.reading       lm- reading
