@@ -17,6 +17,7 @@ from tacenda_surprise import (
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
+    bayesian,
     gibbs,
 )
 from tacenda_surprise import boltzmann as of_machines
@@ -27,12 +28,12 @@ torch = pytest.importorskip("torch")
 
 STEPS = of_factors.Rounds, of_machines.ContrastiveDivergence, gibbs.Gibbs
 SGD = set(of_factors.OPERATIONS["sgd"]) - {"rating_scores"}
-CHAIN = set(gibbs.OPERATIONS) - {"sparse_product"}
+CHAIN = set(bayesian.OPERATIONS) - {"sparse_product"}
 MACHINE = set(of_machines.OPERATIONS["adam"])
 SAME = [
     (PMF(n_factors=6, n_epochs=4, solver="als", random_state=0), set(of_factors.OPERATIONS["als"])),
     (BayesianPMF(n_factors=4, n_samples=6, random_state=0), CHAIN),
-    (ConditionalBayesianPMF(n_factors=4, n_samples=6, random_state=0), set(gibbs.OPERATIONS)),
+    (ConditionalBayesianPMF(n_factors=4, n_samples=6, random_state=0), set(bayesian.OPERATIONS)),
     (RBM(n_hidden=10, n_epochs=4, random_state=0), MACHINE),
     (ConditionalRBM(n_hidden=10, n_epochs=4, orientation="user", random_state=0), MACHINE),
     (RBM(n_hidden=10, n_epochs=4, ordinal=False, random_state=0), MACHINE),

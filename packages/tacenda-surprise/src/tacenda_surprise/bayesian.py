@@ -60,7 +60,7 @@ _RANK = 128  # of the average over all samples, which is then a hundredth of a s
 _HELD_OUT_SHARE = 0.05  # of the ratings, while the chain burns in
 _MIN_BURN_IN, _MIN_RATINGS = 16, 400  # with fewer the weight is not estimated
 _MEMORY_ADVICE = "fewer factors (n_factors)"
-_OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
+OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
 _FACTORS_BY_SPARSITY, _FACTORS_BOUNDS = 5.0, (8, 32)
 _SAMPLES_BOUNDS, _RATINGS_VISITED = (80, 600), 1.5e7  # by all samples together
 _MAX_NUMBERS = 5e7  # in all samples together
@@ -335,7 +335,7 @@ def find_device(
     settings: BayesianPMFSettings, n_factors: int, ratings: Ratings, known: Identities | None
 ) -> str:
     """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
-    device = devices.resolve(settings, _OPERATIONS)
+    device = devices.resolve(settings, OPERATIONS)
     rows, width = ratings.n_users + ratings.n_items, n_factors + 1
     needed = 12 * rows * width + 28 * len(ratings)
     needed += bytes_needed(rows, len(ratings), width)
