@@ -45,7 +45,8 @@ class Catalogue:
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
         levels, scale = possible_levels(ratings.levels, ratings.scale), ratings.scale
-        counts = _counts(ratings, levels)
+        given = np.bincount(find_nearest(levels, ratings.values), minlength=len(levels))
+        counts = given[: len(levels)].astype(np.float32)
         return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
@@ -56,7 +57,8 @@ class Catalogue:
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
                 f"{self.scale[1]:g} in {len(self.levels) or 'no'} levels; fit again"
             )
-        return replace(grown, counts=_counts(ratings, self.levels))
+        counts = np.bincount(find_nearest(self.levels, ratings.values), minlength=len(self.levels))
+        return replace(grown, counts=counts[: len(self.levels)].astype(np.float32))
 
     def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one, with new levels.
@@ -141,12 +143,6 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
 def find_nearest(levels: Floats, values: Floats) -> Numbers:
     """Find the number of the level nearest to each value (values,)."""
     return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
-
-
-def _counts(ratings: Ratings, levels: Floats) -> Floats:
-    """Count the ratings nearest to each level (levels,)."""
-    nearest = find_nearest(levels, ratings.values)
-    return np.bincount(nearest, minlength=len(levels))[: len(levels)].astype(np.float32)
 
 
 def check_utf8(index: IdIndex) -> list[str]:

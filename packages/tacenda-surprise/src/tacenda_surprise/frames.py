@@ -33,9 +33,8 @@ def read_columns(data: Any, n: int) -> tuple[list[list[Any]], str]:
     if issparse(data):
         table = data.tocoo()
         kept = slice(None) if n > 2 else table.data != 0
-        return [part[kept].tolist() for part in (table.row, table.col, table.data)][
-            :n
-        ], "the matrix"
+        parts = (table.row, table.col, table.data)[:n]
+        return [part[kept].tolist() for part in parts], "the matrix"
     is_frame = hasattr(data, "iloc") or hasattr(data, "to_series")
     if not is_frame or len(getattr(data, "shape", ())) != 2:
         return [], ""

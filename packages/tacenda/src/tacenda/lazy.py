@@ -10,7 +10,9 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
+
+    _Loop = TypeVar("_Loop", bound=Callable[..., Any])
 
 
 def attach(
@@ -38,7 +40,7 @@ def attach(
     return get_attribute, list_names
 
 
-def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(loop: _Loop) -> _Loop:
     """Return a function that runs ``loop`` as compiled code, in which sums may be in another order."""
 
     @cache
@@ -52,4 +54,4 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         return compile_loop()(*arguments)
 
-    return call
+    return call  # type: ignore[return-value]

@@ -60,17 +60,6 @@ class Normalization:
         return _DIGITS.sub("NUM", word) if self.digits else word
 
 
-def _check_normalization(given: Normalization | None) -> Normalization:
-    """Return the rules given, by default none. Raises CorpusError for anything else."""
-    if not isinstance(given, Normalization | None):
-        raise CorpusError(f"normalization is {given!r:.40}; give a Normalization, or None")
-    changes = vars(given or Normalization())
-    for name, value in changes.items():
-        if not isinstance(value, bool | np.bool_):
-            raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
-    return Normalization(*map(bool, changes.values()))
-
-
 _CLASSES: Final = frozenset(CLASSES)
 
 
@@ -235,7 +224,13 @@ class Vocabulary:
                 f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
                 'text) or "classes" (shapes, and English suffixes)'
             )
-        self.normalization, self.oov = _check_normalization(normalization), oov
+        if not isinstance(normalization, Normalization | None):
+            raise _no_normalization(normalization)
+        changes = vars(normalization or Normalization())
+        for name, value in changes.items():
+            if not isinstance(value, bool | np.bool_):
+                raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
+        self.normalization, self.oov = Normalization(*map(bool, changes.values())), oov
         self.spelled = frozenset(spelled)
         if self._packed is None:
             _ = self._ids
@@ -308,7 +303,9 @@ class Vocabulary:
         for kind in {*map(type, counts.values()), type(n_sentences)}:
             if not issubclass(kind, Integral):
                 raise CorpusError(f"a count is a {kind.__name__}; counts must be whole numbers")
-        normalization = _check_normalization(normalization)
+        if not isinstance(normalization, Normalization | None):
+            raise _no_normalization(normalization)
+        normalization = normalization or Normalization()
         # reserved names are not normalized; a word whose normalized form is reserved counts as the reserved name
         spelled = list(counts)
         if normalization != Normalization():
@@ -340,7 +337,9 @@ class Vocabulary:
         Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero. Raises
         CorpusError for one string instead of words, and for a word that is not a string.
         """
-        normalization = _check_normalization(normalization)
+        if not isinstance(normalization, Normalization | None):
+            raise _no_normalization(normalization)
+        normalization = normalization or Normalization()
         special = (BOUNDARY, UNKNOWN)
         words = token_list(words)
         _require_strings(words)
@@ -514,12 +513,14 @@ class Vocabulary:
         return type(self), (self.words, self.counts, *rules), state
 
 
-def check_vocabulary(given: object) -> None:
-    """Raise CorpusError unless this is a vocabulary."""
-    if not isinstance(given, Vocabulary):
-        raise CorpusError(
-            f"vocabulary is a {type(given).__name__}; give a Vocabulary, such as that of a corpus"
-        )
+def no_vocabulary(given: object) -> CorpusError:
+    """Return the error for what is given as a vocabulary and is none."""
+    what = type(given).__name__
+    return CorpusError(f"vocabulary is a {what}; give a Vocabulary, such as that of a corpus")
+
+
+def _no_normalization(given: object) -> CorpusError:
+    return CorpusError(f"normalization is {given!r:.40}; give a Normalization, or None")
 
 
 def _with_digits(word: str, normalization: Normalization) -> str:

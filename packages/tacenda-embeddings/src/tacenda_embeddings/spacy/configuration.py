@@ -91,7 +91,7 @@ def pipeline_config(
     for name in names:
         if name in _OF_ONE_EMBEDDER.values():
             raise ConfigurationError(
-                f"{name} is the component of another embedder than that of {lds}: leave it out, or give its own model"
+                f"{name} is the component of another kind of embedder than {lds}: leave it out, or give its own model"
             )
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")

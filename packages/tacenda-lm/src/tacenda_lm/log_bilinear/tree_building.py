@@ -28,7 +28,7 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError, check_whole
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.trees import Codes
-from tacenda_lm.log_bilinear.trees import Rule, Tree, read_floats
+from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.stream_model import Predictor
 from tacenda_lm.streams import Stream
 
@@ -100,9 +100,16 @@ def build_tree(
         check_whole(name, number, least)
     if not isinstance(overlap, Real) or not 0 <= overlap < 0.5:
         raise ConfigurationError(f"overlap is {overlap!r}; it must be from 0 to below 0.5")
-    x = np.zeros((n_words, 1), np.float32)
+    try:
+        x = np.ascontiguousarray(
+            np.zeros((n_words, 1)) if rule == "random" else vectors, np.float32
+        )
+        w = np.asarray(np.ones(n_words) if weights is None else weights, np.float32)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            "the vectors and weights of a tree must be numbers, and its vectors of one width"
+        ) from None
     if rule != "random":
-        x = np.ascontiguousarray(read_floats(() if vectors is None else vectors, np.float32))
         if x.ndim != 2 or len(x) != n_words or not x.size:
             raise ConfigurationError(
                 f"a tree by the rule {rule!r} needs vectors of the shape ({n_words}, width): one for each word"
@@ -111,7 +118,6 @@ def build_tree(
             raise ConfigurationError(
                 "the vectors of a tree must be finite: they contain NaN or infinity"
             )
-    w = np.ones(n_words, np.float32) if weights is None else read_floats(weights, np.float32)
     if w.shape != (n_words,) or not (np.isfinite(w) & (w > 0)).all():
         raise ConfigurationError(
             f"the weights of a tree must be positive numbers of the shape ({n_words},): one for each word"

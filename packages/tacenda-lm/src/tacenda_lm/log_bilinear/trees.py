@@ -27,14 +27,6 @@ class Statistics(NamedTuple):
     depth: int  # steps of the longest code
 
 
-def read_floats(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return numbers as an array; without elements, of a shape that no check accepts, where they are none."""
-    try:
-        return np.asarray(values, dtype)
-    except (TypeError, ValueError):
-        return np.empty((0, 0), dtype)
-
-
 class _Saved(Arrays):
     """The `Codes` of a tree in a saved model."""
 
@@ -92,7 +84,10 @@ class Tree:
         return np.asarray(np.log(turns[:, 0] / turns[:, 1]), np.float32)
 
     def _check_counts(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        found = read_floats(counts, np.float64)
+        try:
+            found = np.asarray(counts, np.float64)
+        except (TypeError, ValueError):
+            found = np.empty((0, 0))  # refused below
         if found.shape != (self.n_words,) or not (np.isfinite(found) & (found >= 0)).all():
             raise DataError(f"give {self.n_words} counts of at least 0, one for each word")
         return found

@@ -84,7 +84,7 @@ class AdaptiveMixture(Mixture):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit_to(self, scores: Float64, begins: Integers) -> None:
-        # what the best fixed weights leave out stays out: weight for a few places of the text would overfit
+        # the fit of fixed weights leaves out what has none; its other weights are above zero, however small
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
         # relative to all components, as in predictions

@@ -32,7 +32,7 @@ from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets, runs
 from tacenda.tokenizers import SPLIT_AT_SPACES, Tokenizer
-from tacenda.vocabulary import Vocabulary, check_vocabulary
+from tacenda.vocabulary import Vocabulary, no_vocabulary
 from tacenda.word_classes import CLASSES
 
 _MANIFEST: Final = "corpus.json"
@@ -89,7 +89,8 @@ class Corpus:
                 raise CorpusError(
                     f"the {name} of a corpus must be an array of {dtype.__name__} in one dimension, not {array!r:.80}"
                 )
-        check_vocabulary(vocabulary)
+        if not isinstance(vocabulary, Vocabulary):
+            raise no_vocabulary(vocabulary)
         what = "the sentence offsets"
         check_offsets(offsets, len(ids), what=what, strictly=True, error=CorpusError)
         for start in range(0, len(ids), PASS_ITEMS):

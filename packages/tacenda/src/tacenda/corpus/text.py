@@ -13,7 +13,7 @@ from tacenda.corpus.marks import Marks, check_marks, line_without_marks, sentenc
 from tacenda.corpus.word_ids import no_tokens_error
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
-from tacenda.vocabulary import Vocabulary, check_vocabulary
+from tacenda.vocabulary import Vocabulary, no_vocabulary
 
 #: A sentence: its tokens, or a string that is split at whitespace.
 Sentence: TypeAlias = str | Sequence[str]
@@ -72,7 +72,8 @@ def as_corpus(
         if not text.n_tokens:
             raise no_tokens_error("the corpus")
         if vocabulary is not None:
-            check_vocabulary(vocabulary)
+            if not isinstance(vocabulary, Vocabulary):
+                raise no_vocabulary(vocabulary)
             vocabulary.require_same(text.vocabulary, "the corpus")
         if marks != "keep":
             text.refuse_marks()

@@ -38,7 +38,7 @@ from tacenda.vocabulary import (
     Normalization,
     Oov,
     Vocabulary,
-    check_vocabulary,
+    no_vocabulary,
     not_a_string,
 )
 
@@ -80,8 +80,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Set the options that follow from a given vocabulary, and all others as values that JSON has."""
-        if self.vocabulary is not None:
-            check_vocabulary(self.vocabulary)
+        if not isinstance(self.vocabulary, Vocabulary | None):
+            raise no_vocabulary(self.vocabulary)
         # without a given vocabulary, this refuses limits and rules before a text is read
         chosen = self.choose({}, 0)
         implied = {**vars(chosen.normalization), "oov": chosen.oov}

@@ -20,12 +20,7 @@ BETA_1, BETA_2 = 0.9, 0.999  # decay of Adam's mean and of its mean square of gr
 EPSILON = 1e-8  # keeps divisions finite before the first gradient
 
 
-def _check_threads(threads: int) -> None:
-    if threads < 1:
-        raise KernelError(f"threads must be at least 1, not {threads}")
-
-
-@operation(prepare=_check_threads)
+@operation
 def adagrad(
     table: Float[Array, "all width", in_place],
     sums: Float[Array, "all", in_place],
@@ -86,7 +81,8 @@ def adam(
 
 
 def _check_sparse(indptr: Any, indices: Any, threads: int) -> None:
-    _check_threads(threads)
+    if threads < 1:
+        raise KernelError(f"threads must be at least 1, not {threads}")
     if indptr[0] < 0 or indptr[-1] > len(indices):
         raise KernelError(
             f"indptr runs from {indptr[0]} to {indptr[-1]}, and there are {len(indices)} indices"

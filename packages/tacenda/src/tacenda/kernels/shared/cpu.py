@@ -41,6 +41,8 @@ def _step_rows(table, sums, rows, gradient, rate, first, last):
 
 
 def adagrad(table, sums, rows, gradient, rate, threads=1):
+    if threads < 1:
+        raise KernelError(f"threads must be at least 1, not {threads}")
     if threads > 1 and gradient.size >= _WORTH_THREADS:
         in_parts(_step_rows, len(rows), threads, table, sums, rows, gradient, rate)
     else:
