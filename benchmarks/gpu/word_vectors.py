@@ -48,6 +48,7 @@ def _pieces() -> np.ndarray:
 
 
 def _step(device: str, text: np.ndarray) -> Callable[[], Any]:
+    from tacenda_embeddings.varembed.initial_vectors import WordVectors
     from tacenda_embeddings.varembed.settings import VarEmbedSettings
     from tacenda_embeddings.varembed.training import Trainer
 
@@ -56,10 +57,8 @@ def _step(device: str, text: np.ndarray) -> Callable[[], Any]:
     inventory = SimpleNamespace(offsets=np.arange(TYPES + 1) * OF_WORD, ids=_pieces().ravel())
     counts = np.maximum(26_000_000 / np.arange(1, TYPES + 1) / 11.4, 1).astype(np.int64)
     rng = np.random.default_rng(2)
-    tables = (rng.standard_normal((n, WIDTH), np.float32) for n in (TYPES, PIECES))
-    streams = text.shape[1]
-    trainer = Trainer(
-        settings, cast("Any", inventory), counts, tuple(tables), streams, device=device
-    )
+    words, morphemes = (rng.standard_normal((n, WIDTH), np.float32) for n in (TYPES, PIECES))
+    start = WordVectors(cast("Any", inventory), words, morphemes, 1.0)
+    trainer = Trainer(settings, start, counts, text.shape[1], device=device)
     batch = np.ascontiguousarray(text[:-1]), np.ascontiguousarray(text[1:])
     return lambda: trainer.step(batch, 0.1)

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -229,8 +230,11 @@ def test_a_table_changed_while_another_thread_adds_words_is_seen(vocab):
     model = build(CASES["words and vectors"](), docs)
     assert_as_layers(model, docs)
     negate_tables(model)
-    with model.attrs["rows"]._lock:
-        assert_as_layers(model, docs)
+    with ThreadPoolExecutor(1) as pool:
+        with model.attrs["rows"]._lock:
+            waiting = pool.submit(assert_as_layers, model, docs)
+            time.sleep(0.05)
+        waiting.result()
     assert_as_layers(model, docs)
 
 
@@ -238,7 +242,7 @@ def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab
     many = documents(vocab, (200,))
     model = build(CASES["words alone"](), many)
     assert_as_layers(model, many)
-    make_rows, changes = fused._compute_word_rows, iter([True])
+    make_rows, changes = fused.Plan.compute_word_rows, iter([True])
 
     def change_after(*arguments):
         rows = make_rows(*arguments)
@@ -247,7 +251,7 @@ def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab
             model.predict(many)  # as another thread does
         return rows
 
-    monkeypatch.setattr(fused, "_compute_word_rows", change_after)
+    monkeypatch.setattr(fused.Plan, "compute_word_rows", change_after)
     model.predict([Doc(vocab, words=["seldom"])])
     assert_as_layers(model, [Doc(vocab, words=["the", "seldom"] * 100)])
 
@@ -260,7 +264,7 @@ def test_digests_see_changes_that_cancel_out_in_a_sum(change, shape):
     other = array.copy()
     CHANGES[change](other)
     assert fused.digest([array]) != fused.digest([other])
-    rows = np.arange(8, dtype=np.int32).reshape(2, 4)
+    rows = np.arange(8, dtype=np.int32).reshape(2, 1, 4)
     tables = [
         each.reshape(-1, shape[-1] // 8)[[*range(4), *range(-4, 0)]] for each in (array, other)
     ]

@@ -101,7 +101,7 @@ def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
     ],
 )
 def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allow, expected):
-    from tacenda_embeddings.varembed.training import full_precision
+    from tacenda.devices import full_precision
 
     flags, before = torch.backends.cudnn, torch.backends.cudnn.rnn.fp32_precision
     allow()

@@ -10,7 +10,6 @@ from tacenda_embeddings.varembed.model import divergence
 
 torch = pytest.importorskip("torch", reason="training needs torch (tacenda-embeddings[varembed])")
 from tacenda_embeddings.varembed.training import (  # noqa: E402 - it imports torch
-    Candidates,
     bernoulli_kl,
     exact_loss,
     sampled_loss,
@@ -51,11 +50,8 @@ def test_exact_loss_is_the_negative_log_softmax():
 
 
 def sampled(h, V, b, targets, noise, log_expected):
-    return sampled_loss(
-        h,
-        Candidates(V[targets], b[targets], log_expected[targets]),
-        Candidates(V[noise], b[noise], log_expected[noise]),
-    )
+    ids = torch.cat([targets, noise])
+    return sampled_loss(h, V[ids], b[ids], log_expected[ids])
 
 
 def test_sampled_loss_has_the_gradients_of_differences():

@@ -12,7 +12,7 @@ from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, FittingError
 from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.varembed import model as model_module
-from tacenda_embeddings.varembed.initial_vectors import fit_morphemes
+from tacenda_embeddings.varembed.initial_vectors import WordVectors, fit_morphemes
 from tacenda_embeddings.varembed.settings import OUTPUTS
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
@@ -203,10 +203,11 @@ def trainer_of(corpus):
     rng = np.random.default_rng(0)
     words = rng.standard_normal((len(counts), 6)).astype(np.float32)
     morphemes = rng.standard_normal((len(inventory), 6)).astype(np.float32)
+    start = WordVectors(inventory, words, morphemes, 1.0)
 
     def make(model_class=VarEmbed, *, streams, **advanced):
         settings = model_class(**tiny(**advanced)).settings
-        return Trainer(settings, inventory, counts, (words, morphemes), streams)
+        return Trainer(settings, start, counts, streams)
 
     return make, ids, counts, inventory
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
+from tacenda.array_ops import allows_tf32
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
@@ -167,3 +168,26 @@ def out_of_memory(settings: Any, advice: str) -> Iterator[None]:
         raise FittingError(
             f'{settings.model()}: the memory of the device was not enough: give {advice}, or use device="cpu"'
         ) from error
+
+
+@contextmanager
+def full_precision(device: str) -> Iterator[None]:
+    """Make cuDNN deterministic, and disable TF32 in its LSTM, which uses it by default, unless torch's products may."""
+    if not device.startswith("cuda"):
+        yield
+        return
+    import torch
+
+    cudnn, allowed = torch.backends.cudnn, allows_tf32()
+    tf32: tuple[Any, str, Any] = cudnn, "allow_tf32", allowed
+    if hasattr(cudnn, "rnn"):  # torch 2.9 or newer
+        tf32 = cudnn.rnn, "fp32_precision", "tf32" if allowed else "ieee"
+    chosen = (cudnn, "enabled", True), (cudnn, "deterministic", True), tf32
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in chosen]
+    try:
+        for switch in chosen:
+            setattr(*switch)
+        yield
+    finally:
+        for switch in before:
+            setattr(*switch)

@@ -54,80 +54,91 @@ class Part(NamedTuple):
     stop: int
 
 
-class Plan(NamedTuple):
-    """The parts of a model, by how they are computed."""
+class Plan:
+    """The parts of a model, by how they are computed, for pipelines with this class of vectors."""
 
-    nodes: list[Model[Any, Any]]  # all nodes of the model that the plan is for
-    vectors: type  # the class of the pipeline's vectors that the plan is for
-    maxout: Model[Any, Any]
-    norm: Model[Any, Any]
-    word_parts: list[Part]  # their output depends on the word only
-    context_parts: list[Part]
-    attributes: list[int]  # spaCy's ids of all attributes that ``word_parts`` read
-    hashed: list[tuple[Model[Any, Any], int]]  # hashed embeddings, each with its attribute
-    weights: list[tuple[Model[Any, Any], str]]  # all other weights that rows of words depend on
-    static: bool  # whether rows of words depend on the vectors of the pipeline
+    def __init__(
+        self,
+        nodes: list[Model[Any, Any]],
+        embeds: Sequence[Model[Any, Any]],
+        maxout: Model[Any, Any],
+        norm: Model[Any, Any],
+        doc: Doc,
+    ) -> None:
+        vectors = doc.vocab.vectors
+        self.nodes, self.vectors = nodes, type(vectors)  # what the plan is for
+        self.maxout, self.norm = maxout, norm
+        self.word_parts: list[Part] = []  # their output depends on the word only
+        self.context_parts: list[Part] = []
+        #: Hashed embeddings, each with the attribute that it looks up.
+        self.hashed: list[tuple[Model[Any, Any], int]] = []
+        #: All other weights that rows of words depend on.
+        self.weights = [(maxout, name) for name in maxout.param_names]
+        self.static = False  # whether rows of words depend on the vectors of the pipeline
+        read: set[int] = set()
+        stop = 0
+        for layer in embeds:
+            start, stop = stop, stop + get_width(layer.predict([doc]))
+            leaves = _list_leaves(layer)
+            columns = _find_word_attributes(leaves, vectors)
+            if columns is None:
+                self.context_parts.append(Part(layer, start, stop))
+                continue
+            self.word_parts.append(Part(layer, start, stop))
+            read.update(columns)
+            for node in leaves:
+                if node.name == "hashembed":
+                    self.hashed.append((node, columns[node.attrs["column"]]))
+                else:
+                    self.weights += [(node, name) for name in node.param_names]
+                if node.name == "static_vectors":
+                    self.static = True
+                    read.add(vectors.attr)
+        self.attributes = sorted(read)  # spaCy's ids of all attributes that ``word_parts`` read
+
+    def get_mix(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return W (outputs times pieces, columns) and b (outputs times pieces,)."""
+        b = self.maxout.get_param("b").reshape(-1)
+        return self.maxout.get_param("W").reshape(len(b), -1), b
 
     def get_tables(self, vectors: Any) -> list[np.ndarray]:
         """Return the float32 arrays from which each word reads a few rows."""
-        tables = [np.ascontiguousarray(node.get_param("E"), np.float32) for node, _ in self.hashed]
+        tables = [node.get_param("E") for node, _ in self.hashed]
         if self.static:
-            tables.append(np.ascontiguousarray(vectors.data, np.float32))
-        return tables
+            tables.append(vectors.data)
+        return [np.ascontiguousarray(table, np.float32) for table in tables]
 
-    def find_rows_read(self, values: np.ndarray, vectors: Any) -> np.ndarray:
-        """Return which rows of the tables words read (words, rows) int32, -1 for none.
-
-        ``values`` (words, attributes) has a column for each of ``attributes``.
-        """
-        column = {attribute: values[:, i] for i, attribute in enumerate(self.attributes)}
-        read = [np.empty((len(values), 0))]
-        for node, attribute in self.hashed:
-            hashes = node.ops.hash(np.ascontiguousarray(column[attribute]), node.attrs["seed"])
-            read.append(hashes % len(node.get_param("E")))
+    def find_rows_read(self, words: "Words") -> np.ndarray:
+        """Return which rows of the tables words read (words, tables, `_HASHES`) int32, -1 for none."""
+        read = np.full((len(words), len(self.hashed) + self.static, _HASHES), -1, np.int32)
+        for i, (node, attribute) in enumerate(self.hashed):
+            hashes = node.ops.hash(words.to_array(attribute), node.attrs["seed"])
+            read[:, i] = hashes % len(node.get_param("E"))
         if self.static:
-            rows = [vectors.find(key=key) for key in column[vectors.attr].tolist()]
-            read.append(np.array(rows).reshape(-1, 1))
-        return np.concatenate(read, axis=1).astype(np.int32)
+            vectors = words.vocab.vectors
+            read[:, -1, 0] = vectors.find(keys=words.to_array(vectors.attr).tolist())
+        return read
+
+    def compute_word_rows(self, words: "Words") -> np.ndarray:
+        """Return b plus the products of the word parts for each word (words, outputs times pieces)."""
+        W, b = self.get_mix()
+        total = np.tile(b, (len(words), 1))
+        for layer, start, stop in self.word_parts:
+            total += _flatten(layer.predict([words])) @ W[:, start:stop].T
+        return total
 
 
 def make_plan(
     nodes: list[Model[Any, Any]], embeds: Sequence[Model[Any, Any]], mix: Model[Any, Any], doc: Doc
 ) -> Plan | None:
     """Return the plan; None if the mixing layer is not initialized, or not as ``tacenda.ConcatEmbed.v1`` makes it."""
-    inner = {node.name: node for node in _list_leaves(mix)}
-    if sorted(node.name for node in _list_leaves(mix)) != ["dropout", "layernorm", "maxout"]:
+    inner = sorted(_list_leaves(mix), key=lambda node: node.name)
+    if [node.name for node in inner] != ["dropout", "layernorm", "maxout"]:
         return None
-    if not all(node.has_param(name) for node in inner.values() for name in node.param_names):
+    if not all(node.has_param(name) for node in inner for name in node.param_names):
         return None
-    vectors = doc.vocab.vectors
-    word_parts: list[Part] = []
-    context_parts: list[Part] = []
-    attributes: set[int] = set()
-    hashed: list[tuple[Model[Any, Any], int]] = []
-    weights = [(inner["maxout"], name) for name in inner["maxout"].param_names]
-    static, stop = False, 0
-    for layer in embeds:
-        start, stop = stop, stop + get_width(layer.predict([doc]))
-        leaves = _list_leaves(layer)
-        columns = _find_word_attributes(leaves, vectors)
-        if columns is None:
-            context_parts.append(Part(layer, start, stop))
-            continue
-        word_parts.append(Part(layer, start, stop))
-        attributes.update(columns)
-        for node in leaves:
-            if node.name == "hashembed":
-                hashed.append((node, columns[node.attrs["column"]]))
-            else:
-                weights += [(node, name) for name in node.param_names]
-            if node.name == "static_vectors":
-                static = True
-                attributes.add(vectors.attr)
-    return Plan(
-        nodes, type(vectors), inner["maxout"], inner["layernorm"], word_parts, context_parts,
-        sorted(attributes), hashed, weights, static,
-    )  # fmt: skip
+    _, norm, maxout = inner
+    return Plan(nodes, embeds, maxout, norm, doc)
 
 
 def _list_leaves(layer: Model[Any, Any]) -> list[Model[Any, Any]]:
@@ -151,14 +162,6 @@ def _find_word_attributes(leaves: list[Model[Any, Any]], vectors: Any) -> list[i
     if len(extracts) > 1 or None in columns or (columns and not extracts):
         return None
     return [int(intify_attr(name)) for node in extracts for name in node.attrs["columns"]]
-
-
-def _compute_word_rows(plan: Plan, W: np.ndarray, b: np.ndarray, words: "Words") -> np.ndarray:
-    """Return b plus the products of the word parts for each word (words, outputs times pieces)."""
-    total = np.tile(b, (len(words), 1))
-    for layer, start, stop in plan.word_parts:
-        total += _flatten(layer.predict([words])) @ W[:, start:stop].T
-    return total
 
 
 def _compute_context_rows(parts: list[Part], cache: "_Cache", docs: list[Doc]) -> np.ndarray:
@@ -212,23 +215,26 @@ class _Rows(NamedTuple):
     """Rows of words, with space for more."""
 
     table: np.ndarray  # (words, outputs times pieces) float32
-    read: np.ndarray  # (words, rows) int32, which rows of the tables each word reads
+    read: (
+        np.ndarray
+    )  # (words, tables, `_HASHES`) int32, the rows of each table that each word reads
     digests: np.ndarray  # (words,) uint64, of these rows
 
 
 class _Cache:
     """Rows by the hash of their word, and columns of W, for the same weights."""
 
-    def __init__(self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray) -> None:
+    def __init__(self, weights: tuple[Any, ...], plan: Plan) -> None:
         self.weights = weights
         self.places: dict[int, int] = {}  # the row of each word, by its hash
-        self.used = 0
-        n_read = _HASHES * len(plan.hashed) + plan.static
+        W, _ = plan.get_mix()
+        n_tables = len(plan.hashed) + plan.static
         self.rows = _Rows(
             np.empty((_FIRST_ROWS, len(W)), np.float32),
-            np.full((_FIRST_ROWS, n_read), -1, np.int32),
+            np.full((_FIRST_ROWS, n_tables, _HASHES), -1, np.int32),
             np.empty(_FIRST_ROWS, np.uint64),
         )
+        self.used = 0
         # transposed, in C order: BLAS multiplies a short text by such a copy faster
         self.columns = {
             start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.context_parts
@@ -249,23 +255,11 @@ class _Cache:
             mine[used : self.used] = more
         self.places.update(zip(keys, range(used, self.used), strict=True))
 
-    def look_up(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the table and the place of every key, -1 for a key that is not cached."""
-        # the places before the table, so that every place has its row
+    def look_up(self, keys: list[int]) -> tuple[_Rows, np.ndarray]:
+        """Return all rows and the place of every key among them, -1 for a key that is not cached."""
+        # the places before the rows, so that every place has its row
         places = np.array([self.places.get(key, -1) for key in keys])
-        return self.rows.table, places
-
-    def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `look_up` returns, but also -1 for a key whose rows in the tables have changed."""
-        _, places = self.look_up(keys)
-        table, read, digests = self.rows
-        used = np.maximum(places, 0)
-        if len(places) > _FEW_TOKENS:
-            used = np.flatnonzero(np.bincount(used))
-        changed = used[digest_rows(tables, read[used]) != digests[used]]
-        if len(changed):
-            places[np.isin(places, changed)] = -1
-        return table, places
+        return self.rows, places
 
 
 class WordRows:
@@ -309,17 +303,23 @@ class WordRows:
         nodes, vectors = list(model.walk()), first.vocab.vectors
         plan = self._plan
         if plan is None or plan.nodes != nodes or plan.vectors is not type(vectors):
-            plan, self._cache = make_plan(nodes, embeds, mix, first), None
-            self._plan = plan
+            plan = self._plan = make_plan(nodes, embeds, mix, first)
+            self._cache = None
             if plan is None:
                 return None
-        maxout, norm = plan.maxout, plan.norm
-        b = maxout.get_param("b").reshape(-1)
-        W = maxout.get_param("W").reshape(len(b), -1)
-        cache = self._get_cache(plan, vectors, W)
-        table, places = b[None], np.zeros(sum(map(len, docs)), np.int64)
+        weights = (
+            digest([node.get_param(name) for node, name in plan.weights]),
+            [node.get_param("E").shape for node, _ in plan.hashed],
+            (vectors.model, vectors.version) if plan.static else None,
+        )
+        cache = self._cache
+        if cache is None or cache.weights != weights:
+            cache = self._cache = _Cache(weights, plan)
         if plan.word_parts:
-            table, places = self._find_rows(plan, cache, docs, W, b)
+            table, places = self._find_rows(plan, cache, docs)
+        else:
+            table, places = plan.get_mix()[1][None], np.zeros(sum(map(len, docs)), np.int64)
+        maxout, norm = plan.maxout, plan.norm
         n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
         mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
         stop = 0
@@ -332,53 +332,41 @@ class WordRows:
         bounds = np.cumsum([0, *map(len, docs)]).tolist()
         return [mixed[start:stop] for start, stop in pairwise(bounds)]
 
-    def _get_cache(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Cache:
-        """Return the cache for the present weights, a new one if they have changed."""
-        weights = (
-            digest([node.get_param(name) for node, name in plan.weights]),
-            [node.get_param("E").shape for node, _ in plan.hashed],
-            (vectors.model, vectors.version) if plan.static else None,
-        )
-        cache = self._cache
-        if cache is None or cache.weights != weights:
-            cache = self._cache = _Cache(weights, plan, W)
-        return cache
-
     def _find_rows(
-        self, plan: Plan, cache: _Cache, docs: Sequence[Doc], W: np.ndarray, b: np.ndarray
+        self, plan: Plan, cache: _Cache, docs: Sequence[Doc]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return read-only rows (n_rows, width) float32, and the index of the row of each token (n_tokens,)."""
-        vocab = docs[0].vocab
-        attributes, tables = plan.attributes, plan.get_tables(vocab.vectors)
+        vocab, attributes = docs[0].vocab, plan.attributes
+        tables = plan.get_tables(vocab.vectors)
         values = np.concatenate(
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         # a weighted sum modulo 2^64: words differ in it unless 64 bits happen to agree
         hashes = (values * _draw_multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
-        table, places = cache.find(hashes.tolist(), tables)
+        rows, places = cache.look_up(hashes.tolist())
+        # the rows whose numbers in the tables have changed
+        used = np.maximum(places, 0)
+        if len(used) > _FEW_TOKENS:
+            used = np.flatnonzero(np.bincount(used))
+        changed = used[digest_rows(tables, rows.read[used]) != rows.digests[used]]
+        if len(changed):
+            places[np.isin(places, changed)] = -1
         if places.min() >= 0:
-            return table, places
+            return rows.table, places
         distinct, first, word_of_token = np.unique(hashes, return_index=True, return_inverse=True)
-        keys, values = distinct.tolist(), values[first]
-        new = np.flatnonzero(places[first] < 0)
-        read = plan.find_rows_read(values[new], vocab.vectors)
+        is_new = places[first] < 0
+        if rows.table[0].nbytes * (cache.used + is_new.sum()) > _CACHE_BYTES:
+            cache = self._cache = _Cache(cache.weights, plan)
+            is_new[:] = True
+        words = Words(vocab, attributes, values[first[is_new]])
+        read = plan.find_rows_read(words)
+        # the digests first: if another thread changes a table meanwhile, they are of other numbers than the rows
         digests = digest_rows(tables, read)
-        rows = _compute_word_rows(plan, W, b, Words(vocab, attributes, values[new]))
-        added = False
-        # without waiting for another thread that is adding rows, because these are few
-        if self._lock.acquire(blocking=False):
-            try:
-                if rows[0].nbytes * (cache.used + len(new)) > _CACHE_BYTES:
-                    cache = self._cache = _Cache(cache.weights, plan, W)
-                cache.add([keys[i] for i in new], _Rows(rows, read, digests))
-                added = True
-            finally:
-                self._lock.release()
-        table, places = cache.look_up(keys)
-        if added and places.min() >= 0:  # otherwise the row of a place may be of earlier tables
-            return table, places[word_of_token]
-        # the rows cannot be cached now, so they are computed for these documents only
-        return _compute_word_rows(plan, W, b, Words(vocab, attributes, values)), word_of_token
+        new = _Rows(plan.compute_word_rows(words), read, digests)
+        with self._lock:
+            cache.add(distinct[is_new].tolist(), new)
+        rows, places = cache.look_up(distinct.tolist())
+        return rows.table, places[word_of_token]
 
 
 @cache
@@ -390,7 +378,6 @@ def _draw_multipliers(n: int) -> np.ndarray:
 # -- compiled loops ------------------------------------------------------------------------------------
 
 _EPSILON = np.float32(1e-8)  # as thinc's ``layernorm`` adds to the variance
-_LANES = 64
 _FOLDED_LANES = 8  # that the lanes of a row are folded into before they become one number
 _FACTOR = np.uint32(2654435761)  # odd, so that a change of any number changes its lane
 _LONG_FACTOR = np.uint64(11400714819323198485)
@@ -399,33 +386,23 @@ _LONG_FACTOR = np.uint64(11400714819323198485)
 _SHIFT = np.uint32(15)
 
 
-def digest(arrays: list[Any]) -> bytes:
-    """Return a digest of float32 arrays, at about the speed of reading them."""
-    lanes = np.zeros(_LANES, np.uint32)
+def digest(arrays: list[Any]) -> list[int]:
+    """Return digests of float32 arrays, at about the speed of reading them."""
+    digests = []
     for array in arrays:
-        _digest(lanes, np.ascontiguousarray(array, np.float32).reshape(-1))
-    return lanes.tobytes()
+        table = np.ascontiguousarray(array, np.float32)
+        table = np.atleast_2d(table).reshape(-1, table.shape[-1])
+        every_row = np.arange(len(table), dtype=np.int32)[None, None]
+        digests += digest_rows([table], every_row).tolist()
+    return digests
 
 
 def digest_rows(tables: list[np.ndarray], read: np.ndarray) -> np.ndarray:
-    """Return for each word a digest (words,) uint64 of the rows ``read`` (words, rows) of the tables."""
+    """Return for each word a digest (words,) uint64 of the rows ``read`` (words, tables, rows) of the tables."""
     digests = np.zeros(len(read), np.uint64)
     if tables:
         _digest_rows(digests, tuple(table.view(np.uint32) for table in tables), read)
     return digests
-
-
-@njit
-def _digest(lanes: Any, array: Any) -> None:
-    """Add a flat float32 array to the lanes of a digest."""
-    words = array.view(np.uint32)
-    whole = len(words) - len(words) % _LANES
-    for i in range(0, whole, _LANES):
-        for j in range(_LANES):
-            word = words[i + j]
-            lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
-    for i in range(whole, len(words)):
-        lanes[i - whole] = (lanes[i - whole] + (words[i] ^ (words[i] >> _SHIFT))) * _FACTOR
 
 
 @njit
@@ -435,27 +412,23 @@ def _digest_rows(digests: Any, tables: Any, read: Any) -> None:
     for table in tables:
         width = max(width, table.shape[1])
     lanes = np.zeros(-(-width // _FOLDED_LANES) * _FOLDED_LANES, np.uint32)
-    folded = np.empty(_FOLDED_LANES, np.uint32)
+    folded = np.empty(_FOLDED_LANES, np.uint64)
     for i in range(len(digests)):
         lanes[:] = 0
-        start = 0
-        for table in tables:
-            # the vectors of the pipeline, of which a word reads one row, come last
-            stop = min(start + _HASHES, read.shape[1])
-            for k in range(start, stop):
-                if read[i, k] >= 0:
-                    row = read[i, k]  # an index, because a slice of each row takes longer
+        for t, table in enumerate(tables):
+            for k in range(read.shape[2]):
+                if read[i, t, k] >= 0:
+                    row = read[i, t, k]  # an index, because a slice of each row takes longer
                     for j in range(table.shape[1]):
                         word = table[row, j]
                         lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
-            start = stop
         folded[:] = 0
         for first in range(0, len(lanes), _FOLDED_LANES):
             for j in range(_FOLDED_LANES):
-                folded[j] = folded[j] * _FACTOR + lanes[first + j]
+                folded[j] = folded[j] * _LONG_FACTOR + np.uint64(lanes[first + j])
         total = np.uint64(0)
         for j in range(_FOLDED_LANES):
-            total = total * _LONG_FACTOR + np.uint64(folded[j])
+            total = total * _LONG_FACTOR + folded[j]
         digests[i] = total
 
 

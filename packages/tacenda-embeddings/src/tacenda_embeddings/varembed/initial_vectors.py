@@ -39,11 +39,11 @@ _COUNTING_BYTES: Final = 256 << 20  # of memory for counting; further counts go 
 _ENTRIES_PER_BLOCK: Final = 1 << 20  # of a block of rows
 
 
-class Start(NamedTuple):
-    """Words and their morphemes before any training."""
+class WordVectors(NamedTuple):
+    """Vectors of words and of their morphemes."""
 
     inventory: Inventory
-    words: Float32  # (types, width), shrunk towards the sums of their morphemes
+    words: Float32  # (types, width); those of `find_vectors` are shrunk towards the sums of their morphemes
     morphemes: Float32  # (morphemes, width)
     ridge: float  # of the regression that found the morphemes
 
@@ -59,14 +59,14 @@ class Factorization(NamedTuple):
     value_power: float  # power of the singular values; training needs columns of similar size
 
 
-def find_start(
+def find_vectors(
     settings: WordVectorSettings,
     corpus: Corpus,
     counts: npt.NDArray[np.int64],
     factorization: Factorization,
     given: Float32 | None = None,
     source: str = "counts",
-) -> Start:
+) -> WordVectors:
     """Segment the vocabulary and find vectors of its words and morphemes.
 
     Parameters
@@ -95,7 +95,7 @@ def find_start(
     share = known * counts / (counts + max(advanced.start_shrinkage, 1e-12))
     share = share.astype(np.float32)[:, None]
     words = share * words + (1 - share) * inventory.sum(morphemes)
-    return Start(inventory, words, morphemes, ridge)
+    return WordVectors(inventory, words, morphemes, ridge)
 
 
 def _find_words(

@@ -34,7 +34,7 @@ from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary, token_list
-from tacenda_embeddings.varembed.initial_vectors import Factorization, find_start
+from tacenda_embeddings.varembed.initial_vectors import Factorization, WordVectors, find_vectors
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
     OUTPUTS,
@@ -140,10 +140,12 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     _vocabulary: Vocabulary
 
     def _finish(
-        self, learned: FittedWords, corpus: Corpus, figure: dict[str, Any], **more: Any
+        self, found: WordVectors, corpus: Corpus, figure: dict[str, Any], **more: Any
     ) -> Self:
-        """Set what was learned from a corpus, and record facts about the corpus."""
-        self.learned, self._vocabulary = learned, corpus.vocabulary
+        """Set the vectors that were learned from a corpus, and record facts about the corpus."""
+        trained = corpus.type_counts > 0
+        self.learned = FittedWords(found.inventory, found.words, found.morphemes, trained)
+        self._vocabulary = corpus.vocabulary
         self.fitted_on = {
             "n_tokens": int(corpus.n_tokens),
             "n_types": len(corpus.vocabulary),
@@ -341,9 +343,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             corpus.vocabulary.require_same(valid.vocabulary, "the held-out text")
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         run = FitRun(checkpoints, resume, description="word vectors")
-        fit = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
-        learned = FittedWords(fit.inventory, fit.words, fit.morphemes, fit.trained)
-        return self._finish(learned, corpus, fit.figure, training=fit.history.as_dict())
+        found, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
+        return self._finish(found, corpus, figure, training=history.as_dict())
 
     def with_output(self, output: Output) -> Self:
         """Return this model with a different output, sharing its arrays.
@@ -426,19 +427,18 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
             A package that an option needs is missing, or ``vectors`` do not match the text and the options.
         """
         corpus = as_corpus(text)
-        counts = corpus.type_counts
         advanced = self.settings.advanced
         options = Factorization(_WINDOW, advanced.start_adjacent, _LENGTH_POWER, advanced.power)
-        start = find_start(self.settings, corpus, counts, options, vectors)
-        learned = FittedWords(start.inventory, start.words, start.morphemes, counts > 0)
-        unexplained = np.square(start.words - learned.prior).sum(dtype=np.float64)
-        total = np.square(start.words).sum(dtype=np.float64)
+        found = find_vectors(self.settings, corpus, corpus.type_counts, options, vectors)
+        sums = found.inventory.sum(found.morphemes)
+        unexplained = np.square(found.words - sums).sum(dtype=np.float64)
+        total = np.square(found.words).sum(dtype=np.float64)
         figure = {
             "measure": "share of the word vectors that their morphemes explain",
             "value": float(1 - unexplained / max(total, 1e-30)),
             "protocol": "squared lengths, words of the vocabulary",
         }
-        return self._finish(learned, corpus, figure)
+        return self._finish(found, corpus, figure)
 
 
 # -- Bernoulli vectors by their logits -----------------------------------------------------------------

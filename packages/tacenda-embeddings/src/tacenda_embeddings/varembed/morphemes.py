@@ -10,7 +10,8 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -27,6 +28,7 @@ from tacenda.progress import track
 from tacenda.vocabulary import Normalization, Vocabulary, not_a_string
 
 Ints = npt.NDArray[np.int64]
+Pieces = tuple[str, ...]
 
 BASE = "<BASE>"
 """The first morpheme, which every word of a model with a base has; no piece has this name, as pieces are lower case."""
@@ -36,8 +38,6 @@ _EARLIER_BASE = "<base>"  # in saved models, in which a piece could have this na
 _CAPITALS = "<Xx>", "<XX>", "<xX>"
 
 _DIGITS = re.compile(r"\d+")
-
-MAX_PIECES = 16  # of a word, without base and capitals; the last one is the rest of the word
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,12 @@ class Inventory:
             for word in vocabulary.words
         ]
         distinct = list(dict.fromkeys(spelling.lower() for spelling in spellings if spelling))
-        learned = SEGMENTERS[segmenter].learn(distinct, n_morphemes)
-        segmented = dict(zip(distinct, learned.segment_learned(distinct), strict=True)) | {"": ()}
+        learned, segmented = SEGMENTERS[segmenter].learn(distinct, n_morphemes)
+        pieces_of = dict(zip(distinct, segmented, strict=True)) | {"": ()}
         names = {BASE: 0}
         offsets, ids = [0], []
         for spelling in spellings:
-            pieces = (*_limit(segmented[spelling.lower()], learned), *_find_capitals(spelling))
+            pieces = (*pieces_of[spelling.lower()], *_find_capitals(spelling))
             if base:
                 ids.append(0)
             ids += [names.setdefault(piece, len(names)) for piece in pieces]
@@ -86,13 +86,13 @@ class Inventory:
     def _ids(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
-    def pieces(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+    def pieces(self, words: Sequence[str]) -> list[Pieces]:
         """Return the names of the morphemes of words, known or not, without the base; an empty word has none.
 
         Raises CorpusError if a word is not a string.
         """
         vocabulary = self.vocabulary
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, Pieces] = {}
         spelled: dict[str, str] = {}
         for word in words:
             if not isinstance(word, str):
@@ -105,7 +105,7 @@ class Inventory:
                 spelled[word] = _spell(word, vocabulary.normalization)
         segmented = self.segmenter.segment([spelling.lower() for spelling in spelled.values()])
         for (word, spelling), pieces in zip(spelled.items(), segmented, strict=True):
-            found[word] = (*_limit(pieces, self.segmenter), *_find_capitals(spelling))
+            found[word] = (*pieces, *_find_capitals(spelling))
         return [found[word] for word in words]
 
     def morphemes(self, words: Sequence[str]) -> tuple[csr_array, Ints]:
@@ -187,14 +187,7 @@ def _spell_type(word: str, vocabulary: Vocabulary) -> str:
     return _spell(word, vocabulary.normalization)
 
 
-def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:
-    """Return at most `MAX_PIECES` pieces, or all pieces if they overlap."""
-    if segmenter.overlaps or len(pieces) <= MAX_PIECES:
-        return pieces
-    return (*pieces[: MAX_PIECES - 1], "".join(pieces[MAX_PIECES - 1 :]))
-
-
-def _find_capitals(word: str) -> tuple[str, ...]:
+def _find_capitals(word: str) -> Pieces:
     """Return the morpheme for the capitals of a word, if it has any."""
     if word == word.lower():
         return ()
@@ -208,11 +201,18 @@ def _find_capitals(word: str) -> tuple[str, ...]:
 
 #: The first letter of a piece that begins a word.
 BEGIN = "▁"
+#: Pieces of a word, unless they overlap; the last one is the rest of the word.
+MAX_PIECES = 16
 #: The middle of a longer word is left out before it is segmented, so that time stays linear in the text.
 MAX_LETTERS = 100
 
-_Table = npt.NDArray[np.int32]
 _Floats = npt.NDArray[np.float64]
+
+#: Pieces of words of one length, int32 (length, longest, words): entry (e - 1, n - 1, w) is the id of the piece of n
+#: letters that ends at letter e of word w, or the number of pieces if there is no such piece.
+_Table = npt.NDArray[np.int32]
+#: Tables of words of all lengths, so that every step is an array operation over many words.
+Lattice = list[_Table]
 
 MAX_PIECE_LETTERS = 14  # with `BEGIN`
 #: Words that must share a substring for it to be a candidate, or an n-gram to be kept.
@@ -244,30 +244,27 @@ class Segmenter:
         self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
 
     @classmethod
-    def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """Learn pieces from distinct non-empty words, each counted once."""
+    def learn(cls, words: Sequence[str], n_morphemes: int) -> tuple[Self, list[Pieces]]:
+        """Learn pieces from distinct non-empty words, each counted once.
+
+        Returns the segmenter, and the pieces of these words, which may be better than those of `segment`.
+        """
         raise NotImplementedError
 
-    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+    def segment(self, words: Iterable[str]) -> list[Pieces]:
         """Return the most probable pieces of any strings; the empty string has none.
 
         Adjacent letters that no piece covers become one unknown piece.
         """
         trie, begin = self._trie, self.begin
         marked = (begin + _shorten(word) if word else "" for word in words)
-        found = [find_best_pieces(word, trie, LETTER_LOG_PROB)[0] for word in marked]
+        found = (find_best_pieces(word, trie, LETTER_LOG_PROB)[0] for word in marked)
         # the mark alone is no morpheme
-        return [
-            pieces[1:] if len(pieces) > 1 and pieces[0] == begin else pieces for pieces in found
-        ]
+        return [_limit(p[1:] if len(p) > 1 and p[0] == begin else p) for p in found]
 
     @cached_property
     def _trie(self) -> Trie:
         return build_trie(self.pieces, self.log_probs)
-
-    def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the pieces of the words that it has learned from, which may be better than those of `segment`."""
-        return [self.segment([w])[0] for w in track(words, "segmenting", unit=" words")]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
@@ -285,6 +282,13 @@ class Segmenter:
         if "" in pieces or len(set(pieces)) != len(pieces):
             raise ArtifactError("a piece of the segmenter is empty or occurs twice: it is damaged")
         return cls(pieces, log_probs.tolist())
+
+
+def _limit(pieces: Pieces) -> Pieces:
+    """Return at most `MAX_PIECES` pieces."""
+    if len(pieces) <= MAX_PIECES:
+        return pieces
+    return (*pieces[: MAX_PIECES - 1], "".join(pieces[MAX_PIECES - 1 :]))
 
 
 def _shorten(word: str) -> str:
@@ -311,7 +315,7 @@ def build_trie(pieces: Sequence[str], log_probs: _Floats) -> Trie:
 
 def find_best_pieces(
     word: str, trie: Trie, letter: float, *, whole: bool = True
-) -> tuple[tuple[str, ...], float]:
+) -> tuple[Pieces, float]:
     """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
 
     ``letter`` is the log-probability of a letter which is no piece. Without ``whole``, the word itself is no piece. Of
@@ -356,19 +360,20 @@ class NGramSegmenter(Segmenter):
     overlaps = True
 
     @classmethod
-    def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
+    def learn(cls, words: Sequence[str], n_morphemes: int) -> tuple[Self, list[Pieces]]:
         counts: Counter[str] = Counter()
         for word in words:
             # a dict and not a set, whose order depends on the hashes of strings
             counts.update(dict.fromkeys(_list_ngrams(word), 1))
         ngrams = [ngram for ngram, count in counts.items() if count >= MIN_TYPES]
-        return cls(ngrams, [0.0] * len(ngrams))
+        segmenter = cls(ngrams, [0.0] * len(ngrams))
+        return segmenter, segmenter.segment(track(words, "segmenting", unit=" words"))
 
     @cached_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.pieces)
 
-    def segment(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+    def segment(self, words: Iterable[str]) -> list[Pieces]:
         ngrams = (dict.fromkeys(_list_ngrams(word)) for word in words)
         return [tuple(filter(self._known.__contains__, distinct)) for distinct in ngrams]
 
@@ -392,46 +397,37 @@ class MorfessorSegmenter(Segmenter):
     """
 
     name = "morfessor"
-    _learned: Mapping[str, tuple[str, ...]] = {}
 
     @classmethod
-    def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
+    def learn(cls, words: Sequence[str], n_morphemes: int) -> tuple[Self, list[Pieces]]:
         """Learn morphs, whose number Morfessor chooses. Raises ConfigurationError if it is not installed."""
         need = "the segmenter 'morfessor' needs the package morfessor"
         with importing(need, "tacenda-embeddings[morfessor]", ", or choose segmenter='unigram'"):
             from morfessor import BaselineModel
-        short = {word: _shorten(word) for word in words}
-        segmented = _train_morfessor(BaselineModel, sorted(set(short.values())))
+        short = [_shorten(word) for word in words]
+        segmented = _train_morfessor(BaselineModel, sorted(set(short)))
         counts = Counter(piece for pieces in segmented.values() for piece in pieces)
         total = max(sum(counts.values()), 1)
         pieces = sorted(counts)
         segmenter = cls(pieces, [math.log(counts[piece] / total) for piece in pieces])
-        segmenter._learned = {word: segmented[key] for word, key in short.items()}
-        return segmenter
-
-    def segment_learned(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        return [self._learned.get(word) or self.segment([word])[0] for word in words]
+        return segmenter, [_limit(segmented[word]) for word in short]
 
 
-def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, Pieces]:
     """Train Morfessor and return its segmentations; restores its global generator, log level and progress bar."""
     import morfessor.utils as utils
 
-    model = baseline()
-    state = random.getstate()  # Morfessor shuffles by the global generator
-    log, shown = logging.getLogger("morfessor"), utils.show_progress_bar
-    level = log.level
-    try:
-        random.seed(0)
+    model, log = baseline(), logging.getLogger("morfessor")
+    with ExitStack() as restore:
+        restore.callback(random.setstate, random.getstate())
+        restore.callback(log.setLevel, log.level)
+        restore.callback(setattr, utils, "show_progress_bar", utils.show_progress_bar)
+        random.seed(0)  # Morfessor shuffles by the global generator
         log.setLevel(logging.ERROR)
         utils.show_progress_bar = False
         model.load_data([(1, word) for word in words], count_modifier=lambda _: 1)
         if words:
             model.train_batch(finish_threshold=FINISH_THRESHOLD)
-    finally:
-        random.setstate(state)
-        log.setLevel(level)
-        utils.show_progress_bar = shown
     label = "Morfessor: segmenting"
     return {word: tuple(model.viterbi_segment(word)[0]) for word in track(words, label)}
 
@@ -452,13 +448,14 @@ class UnigramSegmenter(Segmenter):
     begin = BEGIN
 
     @classmethod
-    def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
+    def learn(cls, words: Sequence[str], n_morphemes: int) -> tuple[Self, list[Pieces]]:
         marked = sorted({BEGIN + _shorten(word) for word in words if word})
         pieces, is_letter = _collect_candidates(marked, n_morphemes)
-        lattice = Lattice(marked, pieces, MAX_PIECE_LETTERS)
+        lattice = build_lattice(marked, pieces, MAX_PIECE_LETTERS)
         log_probs = _fit_pieces(lattice, pieces, is_letter, n_morphemes)
         kept = np.flatnonzero(np.isfinite(log_probs)).tolist()
-        return cls([pieces[i] for i in kept], log_probs[kept].tolist())
+        segmenter = cls([pieces[i] for i in kept], log_probs[kept].tolist())
+        return segmenter, segmenter.segment(track(words, "segmenting", unit=" words"))
 
 
 def _collect_candidates(
@@ -489,7 +486,7 @@ def _fit_pieces(
     while True:
         expected = np.zeros(len(pieces))
         for _ in range(EM_STEPS):
-            expected = lattice.compute_expected_counts(log_probs)
+            expected = compute_expected_counts(lattice, log_probs)
             alive &= (expected > MIN_EXPECTED_COUNT) | is_letter
             # VB M-step under a flat Dirichlet of vanishing weight: exp(digamma(c) - digamma(sum c))
             counts = np.maximum(expected, MIN_DIRICHLET_COUNT)
@@ -513,38 +510,45 @@ def _fit_pieces(
         log_probs = np.where(alive, log_probs, -np.inf)
 
 
-class Lattice:
-    """All segmentations of many words, as tables of the pieces that end at each letter of each word.
+def build_lattice(words: Sequence[str], pieces: Sequence[str], longest: int) -> Lattice:
+    """Return all segmentations of many words, which do not depend on the probabilities of the pieces.
 
-    It does not depend on the probabilities of the pieces. Words of one length are treated together, so that every step
-    is an array operation over all of them. No word is empty, ``pieces`` are distinct and include every letter of the
-    words, and no piece has more than ``longest`` letters.
+    No word is empty, ``pieces`` are distinct and include every letter of the words, and no piece has more than
+    ``longest`` letters.
     """
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    by_length: dict[int, list[str]] = {}
+    for word in words:
+        by_length.setdefault(len(word), []).append(word)
+    return [
+        _build_table(group[i : i + LATTICE_WORDS], ids, min(length, longest))
+        for length, group in sorted(by_length.items())
+        for i in range(0, len(group), LATTICE_WORDS)
+    ]
 
-    def __init__(self, words: Sequence[str], pieces: Sequence[str], longest: int) -> None:
-        self.n_pieces = len(pieces)
-        ids = {piece: i for i, piece in enumerate(pieces)}
-        by_length: dict[int, list[str]] = {}
-        for word in words:
-            by_length.setdefault(len(word), []).append(word)
-        self._tables = [
-            _build_table(group[i : i + LATTICE_WORDS], ids, length, min(length, longest))
-            for length, group in sorted(by_length.items())
-            for i in range(0, len(group), LATTICE_WORDS)
-        ]
 
-    def compute_expected_counts(self, log_probs: _Floats) -> _Floats:
-        """Return the expected number of occurrences (pieces,) of each piece over the segmentations of all words.
+def _build_table(words: list[str], ids: dict[str, int], longest: int) -> _Table:
+    """Return the table of words of one length, in which a piece has at most ``longest`` letters."""
+    table = np.full((len(words[0]), longest, len(words)), len(ids), np.int32)
+    for column, word in enumerate(words):
+        for end in range(1, len(word) + 1):
+            for letters in range(1, min(end, longest) + 1):
+                table[end - 1, letters - 1, column] = ids.get(word[end - letters : end], len(ids))
+    return table
 
-        This is the forward-backward algorithm. ``log_probs`` (pieces,) is -inf for a piece that is not used.
-        """
-        padded = np.append(log_probs, -np.inf)  # the last one is for substrings that are no piece
-        counts = np.zeros(self.n_pieces + 1)
-        # no segmentation passes through some positions: -inf minus -inf
-        with np.errstate(invalid="ignore"):
-            for table in self._tables:
-                _add_expected_counts(counts, table, padded)
-        return counts[:-1]
+
+def compute_expected_counts(lattice: Lattice, log_probs: _Floats) -> _Floats:
+    """Return the expected number of occurrences (pieces,) of each piece over the segmentations of all words.
+
+    This is the forward-backward algorithm. ``log_probs`` (pieces,) is -inf for a piece that is not used.
+    """
+    padded = np.append(log_probs, -np.inf)  # the last one is for substrings that are no piece
+    total = np.zeros(len(padded))
+    # no segmentation passes through some positions: -inf minus -inf
+    with np.errstate(invalid="ignore"):
+        for table in lattice:
+            _add_expected_counts(total, table, padded)
+    return total[:-1]
 
 
 def _add_expected_counts(total: _Floats, table: _Table, log_probs: _Floats) -> None:
@@ -568,19 +572,6 @@ def _add_expected_counts(total: _Floats, table: _Table, log_probs: _Floats) -> N
         paths = before[end - m : end][::-1] + scores[end - 1, :m] + after[end] - before[length]
         posterior = np.nan_to_num(np.exp(paths), nan=0.0).ravel()
         total += np.bincount(table[end - 1, :m].ravel(), posterior, minlength=len(total))
-
-
-def _build_table(words: list[str], ids: dict[str, int], length: int, longest: int) -> _Table:
-    """Return ids of pieces, int32 (length, longest, words): entry (e - 1, n - 1, w) ends at letter e of word w.
-
-    It has n letters. Substrings that are no piece have the id ``len(ids)``.
-    """
-    table = np.full((length, longest, len(words)), len(ids), np.int32)
-    for column, word in enumerate(words):
-        for end in range(1, length + 1):
-            for letters in range(1, min(end, longest) + 1):
-                table[end - 1, letters - 1, column] = ids.get(word[end - letters : end], len(ids))
-    return table
 
 
 #: The segmenters by the name that the option ``segmenter`` has.

@@ -13,8 +13,8 @@ cost does not depend on the size of the vocabulary, except with the exact softma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from tacenda import devices, fitting
-from tacenda.array_ops import allows_tf32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages, lay_out
 from tacenda.fitting import (
@@ -40,11 +39,10 @@ from tacenda.fitting import (
 )
 from tacenda_embeddings.varembed.initial_vectors import (
     Factorization,
-    Start,
-    find_start,
+    WordVectors,
+    find_vectors,
     fit_morphemes,
 )
-from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
 Ids = npt.NDArray[np.int32]
@@ -70,28 +68,17 @@ _MEMORY_ADVICE = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, 
 # -- the whole fit -------------------------------------------------------------------------------------
 
 
-class WordVectorFit(NamedTuple):
-    """The result of `fit_word_vectors`."""
-
-    inventory: Inventory
-    words: npt.NDArray[np.float32]  # (types, width) logits of the posterior
-    morphemes: npt.NDArray[np.float32]  # (morphemes, width)
-    trained: npt.NDArray[np.bool_]  # (types,), whether the text has the word
-    history: History
-    figure: dict[str, Any]
-
-
 def fit_word_vectors(
     settings: VarEmbedSettings,
     text: Corpus,
     valid: Corpus | None,
     vectors: npt.NDArray[np.float32] | None,
     run: FitRun,
-) -> WordVectorFit:
-    """Train word vectors on a text; `VarEmbed.fit` lists the errors.
+) -> tuple[WordVectors, History, dict[str, Any]]:
+    """Train word vectors on a text; return them, the history, and the bound; `VarEmbed.fit` lists the errors.
 
     ``valid`` is held-out text in the same vocabulary, ``vectors`` are initial word vectors, float32 (types, width),
-    instead of ``settings.start``.
+    instead of ``settings.start``. The words that are returned are logits of the posterior.
     """
     advanced = settings.advanced
     device = devices.resolve(settings, ())  # refuses a missing device before any work
@@ -100,7 +87,7 @@ def fit_word_vectors(
     counts = text.type_counts.copy()
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
     factorization = Factorization(_WINDOW, advanced.start_adjacent, _POWER, _POWER)
-    start = find_start(settings, text, counts, factorization, vectors, settings.start)
+    start = find_vectors(settings, text, counts, factorization, vectors, settings.start)
     needed = bytes_needed(settings, len(counts), len(start.inventory))
     devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
 
@@ -114,24 +101,30 @@ def fit_word_vectors(
         on_divergence="return",
     )
     source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
-    # an LSTM draws from torch's own generator when it is created, which is restored afterwards
-    own_random_state = torch.random.fork_rng(devices=[])
-    memory = devices.out_of_memory(settings, _MEMORY_ADVICE)
-    with own_random_state, memory, full_precision(device), _use_threads(settings.threads):
-        initial = start.words, start.morphemes
-        trainer = Trainer(
-            settings, start.inventory, counts, initial, source.n_streams, held_out, device
-        )
+    with ExitStack() as restore:
+        restore.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(settings.threads or torch.get_num_threads())
+        # an LSTM draws from torch's own generator when it is created
+        restore.enter_context(torch.random.fork_rng(devices=[]))
+        restore.enter_context(devices.full_precision(device))
+        restore.enter_context(devices.out_of_memory(settings, _MEMORY_ADVICE))
+        trainer = Trainer(settings, start, counts, source.n_streams, held_out, device)
         identity = partial(_identify, settings, start, held_out)
         history = fitting.fit(trainer, source, loop, run, identity)
         if advanced.refit_morphemes and settings.epochs > 0:
-            _refit_morphemes(trainer, start, counts > 0)
+            # by the regression of the start; the bound counts every word of the text once
+            words, weights = trainer.tables["words"].to_numpy(), (counts > 0).astype(np.float64)
+            ridge = _REFIT_RIDGE_SHARE * start.ridge
+            morphemes = fit_morphemes(start.inventory, words, weights, ridge)
+            trainer.tables["morphemes"].values.copy_(torch.from_numpy(morphemes))
         figure = _measure_bound(trainer, history)
         words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
-    return WordVectorFit(start.inventory, words, morphemes, counts > 0, history, figure)
+    return start._replace(words=words, morphemes=morphemes), history, figure
 
 
-def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) -> dict[str, Any]:
+def _identify(
+    settings: VarEmbedSettings, start: WordVectors, held_out: Ids | None
+) -> dict[str, Any]:
     """Return everything but the text that a fit must have in common with the checkpoint that it resumes from."""
     options = settings.to_dict()
     # a resumed fit may change these, because what a step computes does not depend on them
@@ -141,14 +134,6 @@ def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) ->
         "start": fingerprint_arrays((start.words, start.morphemes)),
         "valid": None if held_out is None else fingerprint_arrays((held_out,)),
     }
-
-
-def _refit_morphemes(trainer: Trainer, start: Start, seen: npt.NDArray[np.bool_]) -> None:
-    """Fit the morphemes to the trained words, those ``seen``, by the regression of the start, with less ridge."""
-    words = trainer.tables["words"].to_numpy()
-    weights = seen.astype(np.float64)  # the bound counts every word of the text once
-    morphemes = fit_morphemes(start.inventory, words, weights, _REFIT_RIDGE_SHARE * start.ridge)
-    trainer.tables["morphemes"].values.copy_(torch.from_numpy(morphemes))
 
 
 def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> int:
@@ -162,38 +147,6 @@ def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> 
     outputs = (n_types if exact else tokens + scored) * wide
     step = tokens * (6 * settings.width + 16 * advanced.hidden + 3 * scored) + 3 * outputs
     return 4 * (tables + network + max(step, 2 * _EVAL_STREAMS * _EVAL_STEPS * n_types))
-
-
-@contextmanager
-def full_precision(device: str) -> Iterator[None]:
-    """Make cuDNN deterministic, and disable TF32 in its LSTM, which uses it by default, unless torch's products may."""
-    if not device.startswith("cuda"):
-        yield
-        return
-    cudnn, allowed = torch.backends.cudnn, allows_tf32()
-    tf32: tuple[Any, str, Any] = cudnn, "allow_tf32", allowed
-    if hasattr(cudnn, "rnn"):  # torch 2.9 or newer
-        tf32 = cudnn.rnn, "fp32_precision", "tf32" if allowed else "ieee"
-    chosen = (cudnn, "enabled", True), (cudnn, "deterministic", True), tf32
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in chosen]
-    try:
-        for switch in chosen:
-            setattr(*switch)
-        yield
-    finally:
-        for switch in before:
-            setattr(*switch)
-
-
-@contextmanager
-def _use_threads(n: int | None) -> Iterator[None]:
-    """Let torch use n threads, or as many as it does if n is None, and restore their number afterwards."""
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(n or before)
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _measure_bound(trainer: Trainer, history: History) -> dict[str, Any]:
@@ -279,15 +232,7 @@ def exact_loss(hidden: Tensor, targets: Tensor, outputs: Tensor, biases: Tensor)
     return (scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).sum()
 
 
-class Candidates(NamedTuple):
-    """Words that `sampled_loss` scores, one a row."""
-
-    outputs: Tensor  # (words, hidden)
-    biases: Tensor  # (words,)
-    log_expected: Tensor  # (words,), log of how often the word is expected among the noise words
-
-
-def sampled_loss(hidden: Tensor, targets: Candidates, noise: Candidates) -> Tensor:
+def sampled_loss(hidden: Tensor, outputs: Tensor, biases: Tensor, log_expected: Tensor) -> Tensor:
     """Return the loss, in nats, of a softmax over the target and noise words that a whole batch shares.
 
         -s_x + log(e^{s_x} / E_x + sum over the noise words j of e^{s_j} / E_j)
@@ -297,13 +242,13 @@ def sampled_loss(hidden: Tensor, targets: Candidates, noise: Candidates) -> Tens
     of the softmax for any number of noise words (Ma and Collins 2018, section 3). A noise word that equals the target
     stays in: removing it would bias the scores of frequent words.
 
-    Takes ``hidden`` (tokens, hidden), the target x of each token, and the noise words.
+    Takes hidden (tokens, hidden) and, of the target x of each token and then of the noise words, outputs
+    (tokens + noise words, hidden), biases and log E (tokens + noise words,).
     """
-    target_scores = (hidden * targets.outputs).sum(1) + targets.biases
-    noise_scores = torch.addmm(noise.biases - noise.log_expected, hidden, noise.outputs.T)
-    log_normalizer = torch.logaddexp(
-        target_scores - targets.log_expected, noise_scores.logsumexp(1)
-    )
+    n = len(hidden)
+    target_scores = (hidden * outputs[:n]).sum(1) + biases[:n]
+    noise_scores = torch.addmm(biases[n:] - log_expected[n:], hidden, outputs[n:].T)
+    log_normalizer = torch.logaddexp(target_scores - log_expected[:n], noise_scores.logsumexp(1))
     return (log_normalizer - target_scores).sum()
 
 
@@ -360,12 +305,10 @@ class Trainer(fitting.Trainer):
 
     Parameters
     ----------
-    inventory
-        The morphemes of the words.
+    start
+        The initial vectors of words and morphemes.
     counts
         int64 (types,), occurrences of the words in the training stream.
-    start
-        Initial vectors, float32, of the words (types, width) and of the morphemes (morphemes, width).
     n_streams
         Pieces of the text that are read in parallel.
     valid
@@ -377,9 +320,8 @@ class Trainer(fitting.Trainer):
     def __init__(
         self,
         settings: VarEmbedSettings,
-        inventory: Inventory,
+        start: WordVectors,
         counts: npt.NDArray[np.int64],
-        start: Sequence[npt.NDArray[np.float32]],
         n_streams: int,
         valid: Ids | None = None,
         device: str = "cpu",
@@ -397,8 +339,8 @@ class Trainer(fitting.Trainer):
         self.lstm.to(self.device)
         self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=LSTM_RATE)
         self._rate_ratio = LSTM_RATE / max(settings.learning_rate, 1e-30)
-        self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
-        self._pieces = torch.from_numpy(inventory.ids).to(self.device)
+        self._offsets = torch.from_numpy(start.inventory.offsets).to(self.device)
+        self._pieces = torch.from_numpy(start.inventory.ids).to(self.device)
         # the weight of one occurrence of each word in the divergence
         kl_weights = 1.0 / np.maximum(counts, 1)
         if settings.advanced.kl == "tokens":
@@ -416,10 +358,10 @@ class Trainer(fitting.Trainer):
         }
 
     def _build_tables(
-        self, counts: npt.NDArray[np.int64], start: Sequence[npt.NDArray[np.float32]]
+        self, counts: npt.NDArray[np.int64], start: WordVectors
     ) -> dict[str, RowTable]:
         """Return the tables of words, morphemes and outputs; the last column of the outputs is their bias."""
-        words, morphemes = (torch.from_numpy(vectors.copy()) for vectors in start)
+        words, morphemes = (torch.from_numpy(x.copy()) for x in (start.words, start.morphemes))
         shape = len(counts), self.settings.advanced.hidden
         drawn = torch.randn(shape, generator=self._generator) * _OUTPUT_INIT_STD
         biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
@@ -428,9 +370,9 @@ class Trainer(fitting.Trainer):
         return {name: RowTable(values.to(self.device)) for name, values in tables.items()}
 
     def _build_noise(self, counts: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Return the cumulative distribution of the noise words, float64 (types,) on the CPU, and `log_expected`.
+        """Return the cumulative distribution of the noise words, float64 (types,) on the CPU, and log E.
 
-        The latter is `Candidates.log_expected` of every type, float32 (types,).
+        E (types,), float32, is how often each type is expected among the noise words of a batch.
         """
         noise = (counts + 1.0) ** _NOISE_POWER
         noise /= noise.sum()
@@ -488,15 +430,10 @@ class Trainer(fitting.Trainer):
             types = torch.arange(len(self._kl_weights), device=self.device)
             rows = self.tables["outputs"].rows(types)
             return exact_loss(hidden, targets, rows.values[:, :-1], rows.values[:, -1]), rows
-        noise = self._draw_noise()
-        ids = torch.cat([targets, noise])
+        ids = torch.cat([targets, self._draw_noise()])
         rows = self.tables["outputs"].rows(ids)
         values = rows.values[rows.places]
-        candidates = Candidates(values[:, :-1], values[:, -1], self._log_expected[ids])
-        n = len(targets)
-        target_part = Candidates(*(array[:n] for array in candidates))
-        noise_part = Candidates(*(array[n:] for array in candidates))
-        return sampled_loss(hidden, target_part, noise_part), rows
+        return sampled_loss(hidden, values[:, :-1], values[:, -1], self._log_expected[ids]), rows
 
     def _draw_noise(self) -> Tensor:
         """Draw the ids (negatives,) of the noise words of a batch."""
