@@ -1,6 +1,7 @@
 """Data that is wrong or hardly there: a clear error, or what the documentation says."""
 
 from copy import deepcopy
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -326,10 +327,27 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
         (["x"], [2.0], "item numbers are of type <U1; give integers, or raw ids to fold_in"),
         ([0], ["good"], "are no numbers, one rating for every item"),
         ([0], [9.0], "a rating is off the scale 1 to 5"),
+        ([1, 0], [3.0, np.nan], "a rating is not finite: item number 0 has nan; correct it or"),
+        ([1, 0], [3.0, 1e300], r"a rating is not finite: item number 0 has 1e\+300; correct it or"),
+        ([1, 0], [3.0, 9], "off the scale 1 to 5: item number 0 has 9.0; correct it or leave it"),
+        ([0, 7], [3.0, 3.0], "an item number is not in 0 to 1: it is 7; leave the item out, or"),
+        ([0, -1], [3.0, 3.0], "an item number is not in 0 to 1: it is -1; leave the item out, or"),
+        ([1, 1], [2.0, 3.0], "an item number is repeated, 1; give one rating for every item"),
+        ([0, 1], [3.0], "a user has 2 items and 1 ratings; give one rating for every item"),
+        ([[0]], [[3.0]], r"a user's item numbers are \[\[0\]\]; give a list of numbers"),
+        ([[0], []], [3.0], r"a user's item numbers are \[\[0\], \[\]\]; give a list of numbers"),
+        (None, [3.0], "a user's item numbers are None; give a list of numbers"),
+        ([0], 3.0, r"a user's ratings are 3\.0; give a list of numbers"),
+        ([True], [3.0], "item numbers are of type bool; give integers"),
+        ([0], ["3"], r"no numbers, one rating for every item, but \['3'\]: give numbers"),
+        ([0], [None], r"no numbers, one rating for every item, but \[None\]: give numbers"),
+        ([0], [3j], r"no numbers, one rating for every item, but \[3j\]: give numbers"),
+        ([0], np.array(["2020"], "M8[Y]"), "no numbers, one rating for every item"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             algo.fold(items, values)
-    for identities in ([2], [-1], [0.5]) if algo.folds_identities else ():
+    assert np.isfinite(algo.fold([0], [Decimal(3)]).score()).all()
+    for identities in ([2], [-1], [0.5], [[0]], 1, "x", [None]):
         with pytest.raises(ConfigurationError, match="item number"):
             algo.fold([0], [3.0], identities)
 

@@ -50,10 +50,10 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     def errors(seed):
         settings = RBMSettings(n_hidden=4, orientation="user")
         cases = CaseData.of(settings, scale, ratings, None)
-        trained = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
-        start = {n: np.full_like(p, 0.5) for n, p in pack(trained.learned).items()}
-        trained.load_parameters(start)
-        return [trained.step((np.arange(20),), 0.0).loss for _ in range(4)]
+        trainer = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
+        start = {n: np.full_like(p, 0.5) for n, p in pack(trainer.learned).items()}
+        trainer.load_parameters(start)
+        return [trainer.step((np.arange(20),), 0.0).loss for _ in range(4)]
 
     found = errors(seed)
     assert len(set(found)) == 4
@@ -65,21 +65,21 @@ def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
     scale = Scale.of(Catalogue.of(ratings), ratings)
     settings = RBMSettings(n_hidden=4, orientation="user")
     cases = CaseData.of(settings, scale, ratings, None)
-    trained = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
+    trainer = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
     divergence = boltzmann.boltzmann_divergence
 
     def without_gradients(*arguments):
         found = divergence(*arguments)
-        for name in pack(trained.learned):
+        for name in pack(trainer.learned):
             getattr(found, name)[...] = 0
         return found
 
     monkeypatch.setattr(boltzmann, "boltzmann_divergence", without_gradients)
     away = np.random.default_rng(0).choice([-0.5, 0.5], cases.visible_biases.shape)
-    start = {**pack(trained.learned), "visible_biases": (cases.visible_biases + away).astype("f4")}
-    trained.load_parameters(start)
-    trained.step((np.arange(20),), 0.01)
-    left = pack(trained.learned)["visible_biases"] - cases.visible_biases
+    start = {**pack(trainer.learned), "visible_biases": (cases.visible_biases + away).astype("f4")}
+    trainer.load_parameters(start)
+    trainer.step((np.arange(20),), 0.01)
+    left = pack(trainer.learned)["visible_biases"] - cases.visible_biases
     np.testing.assert_allclose(left, away - 0.01 * np.sign(away), atol=1e-4)  # Adam's first step
 
 

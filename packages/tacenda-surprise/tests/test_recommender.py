@@ -154,7 +154,7 @@ def test_a_model_fitted_in_one_go_refuses_checkpoints(tmp_path, trainset):
     [
         *(
             (method, n, f"not implement {method}")
-            for method, n in (("_fit", 3), ("deviations", 2), ("fold", 2))
+            for method, n in (("_fit", 3), ("deviations", 2), ("_fold", 3))
         ),
         ("score_pairs", 2, "neither tables nor scores of its own"),
     ],

@@ -28,7 +28,6 @@ try:
     from tacenda_surprise import RatingAlgorithm
     from tacenda_surprise.catalogue import Catalogue
     from tacenda_surprise.identities import Identities
-    from tacenda_surprise.users import check_rated
 except ImportError as error:  # the registry lists the model as unavailable, with this reason
     raise PluginUnavailableError(
         "slope_one needs tacenda-surprise: install tacenda-classics[ratings]"
@@ -176,14 +175,10 @@ class SlopeOne(RatingAlgorithm):
         self._learned(self._found)
         return np.full(len(users), self._noise, np.float32)
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> Folded:
-        """Add a user after the fit; see `RatingAlgorithm.fold`."""
-        n_items = len(self.catalogue.items)
-        self._known_items(items, identities)
-        rated = check_rated(items, values, n_items)
-        row = csr_array((rated, np.asarray(items, np.int64), [0, len(rated)]), shape=(1, n_items))
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> Folded:
+        """Add a user after the fit; see `RatingAlgorithm.fold`, which checks the numbers."""
+        shape = 1, len(self.catalogue.items)
+        row = csr_array((values, items, [0, len(values)]), shape=shape)
         return Folded(self._scores(row)[0], self._noise)
 
     # -- saving and loading: only the ratings are saved, and the rest is computed again ----

@@ -63,6 +63,7 @@ from tacenda_surprise.users import (
     NewUser,
     NewUsers,
     check_numbers,
+    check_rated,
     ratings_by_item,
 )
 from tacenda_surprise.variance import PredictiveVariance
@@ -76,7 +77,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     A subclass sets ``name`` and ``distribution`` as in its entry point, and ``learned_class``. It implements
     `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
-    unless ``learned`` has a ``spread``; and `fold`. An algorithm that can learn from further ratings also has
+    unless ``learned`` has a ``spread``; and `_fold`. An algorithm that can learn from further ratings also has
     `_resume_fit`. Users and items are numbers in all of these, and -1 is an unknown one.
     """
 
@@ -315,14 +316,26 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         )
 
     def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+        self, items: npt.ArrayLike, values: npt.ArrayLike, identities: npt.ArrayLike | None = None
     ) -> FoldedUser:
         """Predict for a user who is not in the training ratings, without refitting the model.
 
-        ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, and ``identities`` further items known
-        to be rated, only where `folds_identities`. Raises ConfigurationError if these do not match.
+        ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, which an algorithm that takes no ratings
+        ignores, and ``identities`` numbers of further items known to be rated. Raises ConfigurationError for numbers
+        and ratings that `tacenda_surprise.users.check_rated` refuses, and for identities unless `folds_identities`.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not implement fold")
+        model, catalogue = self._require_fitted(), self.catalogue
+        scale = catalogue.scale if self.takes_ratings else (-np.inf, np.inf)
+        rated = check_rated(items, values, len(catalogue.items), scale)
+        numbers = np.asarray(items, np.int64)
+        return model._fold(numbers, rated, model._known_items(numbers, identities))
+
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedUser:
+        """Do what `fold` does, with valid numbers: ``known`` (m,) are all items known to be rated, ascending.
+
+        ``items`` (n,), whose ratings are ``values`` (n,), are among them; others only where `folds_identities`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fold")
 
     @property
     def folds_identities(self) -> bool:
@@ -345,19 +358,17 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Join the identities with those of the ratings; None without conditioning."""
         return Identities.of(ratings, identities) if self.conditional else None
 
-    def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
-        """Join ``items`` and ``identities`` of a user, ascending. Raises ConfigurationError."""
-        self._check_identities(identities)
-        further = np.asarray([] if identities is None else identities)
-        check_numbers(further, len(self.catalogue.items))
-        return np.union1d(items, further.astype(np.int64))
+    def _known_items(self, items: Numbers, identities: npt.ArrayLike | None) -> Numbers:
+        """Join ``items`` and ``identities`` of a user, ascending.
 
-    def _check_identities(self, identities: Numbers | None) -> None:
-        """Raise ConfigurationError for identities of a new user that the model cannot condition on."""
-        if identities is not None and len(identities) and not self.folds_identities:
+        Raises ConfigurationError for identities that are no item numbers, or that the model cannot condition on.
+        """
+        further = check_numbers([] if identities is None else identities, len(self.catalogue.items))
+        if len(further) and not self.folds_identities:
             raise ConfigurationError(
                 f"{type(self).__name__} does not condition new users on what they have rated; leave out the identities"
             )
+        return np.union1d(items, further)
 
     # -- fitting -----------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32, Float64, at_least, positive, within
@@ -50,7 +49,6 @@ from tacenda_surprise.samples import (
     find_nearest_row,
     fold,
 )
-from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve, repeat_last
 
 _MAX_RESIDUALS = 20_000  # of each sample that the noise is estimated from
@@ -288,14 +286,9 @@ class BayesianPMF(RatingAlgorithm):
         variances = samples.variances(users, items, self._average_samples)
         return self._noise.deviations(variances, users, self.score_pairs(users, items))
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedSamples:
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
-        samples, catalogue = self._learned(self.learned).samples, self.catalogue
-        values = check_rated(items, values, len(catalogue.items), catalogue.scale)
-        items = np.asarray(items, np.int64)
-        known = self._known_items(items, identities)
+        samples = self._learned(self.learned).samples
         average_user, average_item = self._average_samples
         prior = average_user[:, 0].astype(np.float64)
         if len(known):

@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
 from tacenda.fitting import FitRun, StepResult, Trainer
@@ -30,11 +29,11 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Numbers
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import RatingSettings
 from tacenda_surprise.rows import Touched, lengthen, mean_row
-from tacenda_surprise.users import FoldedFactors, check_rated
+from tacenda_surprise.users import FoldedFactors
 from tacenda_surprise.variance import (
     PredictiveVariance,
     Sizes,
@@ -152,16 +151,11 @@ class BiasOnly(RatingAlgorithm):
     def tables(self) -> Tables:
         return self._learned(self.learned).tables
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedFactors:
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the bias of the user is the damped mean of the residuals."""
         learned, mean, bias = self._learned(self.learned), self.catalogue.mean, 0.0
         c, average = learned.item_biases, self.average
-        rated = check_rated(items, values, len(c), self.catalogue.scale)
-        items = np.asarray(items, np.int64)
-        self._check_identities(identities)
-        residuals = (rated - np.float32(mean) - c[items]).astype(np.float64)
+        residuals = (values - np.float32(mean) - c[items]).astype(np.float64)
         if not len(residuals):
             bias = float(average.user_biases[0])
         elif self._learn[0]:

@@ -35,7 +35,7 @@ from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.trainsets import FitData
-from tacenda_surprise.users import FoldedUser, check_rated
+from tacenda_surprise.users import FoldedUser
 from tacenda_surprise.variance import coverage_factor
 
 _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
@@ -119,7 +119,7 @@ class _SurprisePart(NamedTuple):
         """Return the RMSE for every pair (pairs,), because the algorithm estimates no deviations."""
         return np.full(len(users), self.rmse)
 
-    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> _UnknownUser:
+    def fold(self, items: Numbers, values: Floats, known: Numbers) -> _UnknownUser:
         """Return an unknown user: the algorithm cannot learn from the ratings of a new one."""
         return _UnknownUser(self)
 
@@ -154,13 +154,13 @@ class _TacendaPart(NamedTuple):
         model = self.algo._require_fitted()
         return model.deviations(self.users[users], self.items[items]).astype(np.float64)
 
-    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> _FoldedPart:
+    def fold(self, items: Numbers, values: Floats, known: Numbers) -> _FoldedPart:
         """Fold in a new user, by the items that the algorithm knows."""
-        model, known, more = self.algo._require_fitted(), self.items[items], None
-        if identities is not None and model.folds_identities:
-            more = self.items[identities]
+        model, own, more = self.algo._require_fitted(), self.items[items], None
+        if model.folds_identities:
+            more = self.items[known]
             more = more[more >= 0]
-        user = model.fold(known[known >= 0], values[known >= 0], more)
+        user = model.fold(own[own >= 0], values[own >= 0], more)
         return _FoldedPart(user, self.items, model.catalogue.scale)
 
 
@@ -362,16 +362,11 @@ class Blend(RatingAlgorithm):
         every = np.stack([part.deviations(users, items) for part in self._parts], axis=-1)
         return weights.deviations(every).astype(np.float32)
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedBlend:
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedBlend:
         """See `RatingAlgorithm.fold`; an algorithm from outside Tacenda predicts as for an unknown user."""
         weights, n_items = self._learned(self.learned), len(self.catalogue.items)
         self._warn_of_changed_parts()
-        rated = check_rated(items, values, n_items, self.catalogue.scale)
-        items = np.asarray(items, np.int64)
-        self._check_identities(identities)
-        users = [part.fold(items, rated, identities) for part in self._parts]
+        users = [part.fold(items, values, known) for part in self._parts]
         return FoldedBlend(users, n_items, weights)
 
     def _warn_of_changed_parts(self) -> None:

@@ -94,8 +94,8 @@ class CaseData:
         levels, s = scale.level_of(ratings.values), scale.scores.astype(np.float64)
         counts = np.zeros((ratings.n_items, len(s)))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
-        share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * len(s))
-        base = np.log(share)
+        usual_shape = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * len(s))
+        base = np.log(usual_shape)
         scored = Ratings.from_csr(
             ratings.user_offsets, ratings.item_ids, scale.scores[levels], ratings.users, ratings.items,
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
@@ -104,14 +104,16 @@ class CaseData:
         usual: Usual | None = None
         if settings.optimizer == "sgd":
             # Add one rating of the usual shape, as zero has no logarithm.
-            logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
+            logarithms = np.log((counts + usual_shape) / (counts.sum(axis=1, keepdims=True) + 1))
         else:
             usual, logarithms = _estimate_usual(scored, biases, s, counts, base)
         slopes = np.zeros(ratings.n_users)
         if settings.offset:
             slopes = raise_means(logarithms, s, ratings.user_offsets, ratings.item_ids, biases.b)
-        o, b, base = (each.astype(np.float32) for each in (slopes, logarithms, base))
-        return cls(ratings, levels, o, b, usual, settings.penalty_for(ratings), base, known)
+        return cls(
+            ratings, levels, slopes.astype(np.float32), logarithms.astype(np.float32), usual,
+            settings.penalty_for(ratings), base.astype(np.float32), known,
+        )  # fmt: skip
 
 
 def _estimate_usual(

@@ -74,6 +74,7 @@ from tacenda.kernels.ratings import (
     Side,
     Tables,
     Targets,
+    VisitRates,
     Visits,
     rating_scores,
     rating_sgd,
@@ -556,8 +557,8 @@ class Rounds(_Descent):
             Side(p, b, of_rows[0], of_rows[2], weights),
             Side(q, c, of_rows[1], of_rows[3], alike),
         )
-        of_users = _ROUND_RATE_SHARE * rates.user_factors, rates.user_biases
-        of_items = _ROUND_RATE_SHARE * rates.item_factors, rates.item_biases
+        of_users = VisitRates(_ROUND_RATE_SHARE * rates.user_factors, rates.user_biases)
+        of_items = VisitRates(_ROUND_RATE_SHARE * rates.item_factors, rates.item_biases)
         # Items stay as they are while users are visited, and users while items are; then W takes its one step.
         errors, n = library(b).zeros_like(b), 0
         for k in np.random.default_rng(seed).permutation(len(self._rounds)):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.fitting import FitRun
 from tacenda.kernels.ratings import Tables
@@ -19,12 +18,12 @@ from tacenda.ratings import Ratings
 from tacenda.settings import configured_by, option
 from tacenda_surprise import choices
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Numbers
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.choices import Choosing, ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.options import SeededSettings
 from tacenda_surprise.rows import Touched
-from tacenda_surprise.users import FoldedFactors, check_rated, refuse_deviations
+from tacenda_surprise.users import FoldedFactors, refuse_deviations
 
 _RESUME_SWEEPS = 3  # reconcile new choices with the rest
 
@@ -123,13 +122,7 @@ class ImplicitMF(RatingAlgorithm):
         """Raise ConfigurationError, because there are no ratings to predict."""
         refuse_deviations()
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedFactors:
-        """See `RatingAlgorithm.fold`; ``values`` (n,) must be finite, and have no effect."""
-        learned = self._learned(self.learned)
-        check_rated(items, values, len(learned.y))
-        items = np.asarray(items, np.int64)
-        x = learned.of_new_user(self._known_items(items, identities))[0]
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
+        x = self._learned(self.learned).of_new_user(known)[0]
         scale = self.catalogue.scale
         return FoldedFactors(0.0, x, len(items), None, scale, 0.0, self.tables, self.average)

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
 from tacenda.errors import DataError, check_whole
@@ -45,7 +44,7 @@ from tacenda_surprise.factorization import (
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import find_type_mismatch, find_unknown
 from tacenda_surprise.rows import Touched, lengthen, mean_row
-from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
+from tacenda_surprise.users import Explanation, FoldedFactors, Reason
 from tacenda_surprise.variance import (
     PredictiveVariance,
     Sizes,
@@ -290,21 +289,16 @@ class PMF(RatingAlgorithm):
             average = average._replace(side_factors=mean_row(prior, self._rated[0])[None])
         return average
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedFactors:
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the user is the solution of a ridge regression."""
         learned, average = self._learned(self.learned), self.average
         mean, scale = self.catalogue.mean, self.catalogue.scale
-        rated = check_rated(items, values, len(learned.item_factors), scale)
-        items = np.asarray(items, np.int64)
-        known = self._known_items(items, identities)
         conditions = self.conditional and len(known) > 0
         prior = np.zeros(self.settings.n_factors, np.float32)
         if conditions:
             of_user, of_average = learned.side_factors[known].mean(axis=0), average.side_factors[0]
             prior = self._temper(of_user, of_average, len(known)).astype(np.float32)
-        bias, x = solve_user(learned.resolved, learned.tables, mean, (items, rated), prior)
+        bias, x = solve_user(learned.resolved, learned.tables, mean, (items, values), prior)
         if not len(items):
             # The average user, except for what the identities say.
             bias = float(average.user_biases[0])

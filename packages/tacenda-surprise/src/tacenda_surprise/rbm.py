@@ -33,7 +33,6 @@ from tacenda_surprise.machine import (
     solve_visible,
 )
 from tacenda_surprise.rows import Touched, places_of_users
-from tacenda_surprise.users import check_rated
 
 # Ratings at the expected value that a new case begins with, in models that do not say.
 _FORMER_DAMPING = 5.0
@@ -194,15 +193,9 @@ class RBM(RatingAlgorithm):
         found, scale = self._expect(users, items)
         return _find_deviations(found.chances, scale)
 
-    def fold(
-        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
-    ) -> FoldedUnit:
+    def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedUnit:
         """See `RatingAlgorithm.fold`; identities make a difference only if users are cases."""
-        n_items, scale = len(self.catalogue.items), self.catalogue.scale
-        rated = check_rated(items, values, n_items, scale)
-        items = np.asarray(items, np.int64)
-        known = self._known_items(items, identities)
-        levels = self._machine[1].level_of(rated)
+        levels = self._machine[1].level_of(values)
         if self.settings.items_are_cases:
             return self._fold_visible(items, levels)
         return self._fold_case(items, levels, known if self.conditional else known[:0])

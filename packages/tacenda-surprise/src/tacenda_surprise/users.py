@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
@@ -86,40 +87,62 @@ def check_rated(
 ) -> Floats:
     """Return the ratings (n,) of the ``items`` (n,) of a user as float32.
 
-    Raises ConfigurationError for shapes that differ, for an item number that is out of range, fractional or repeated,
-    and for a rating that is not finite or off the ``scale``, if one is given.
+    Raises ConfigurationError for what is no list of numbers, for lengths that differ, for an item number that is out of
+    range, fractional or repeated, and for a rating that is not finite or off the ``scale``, if one is given.
     """
-    try:
-        numbers, found = np.asarray(items), np.asarray(values, np.float32)
-    except (TypeError, ValueError) as error:
+    numbers, given = check_numbers(items, n_items), _as_row(values, "ratings")
+    are_numbers = given.dtype.kind in "iuf" or not len(given)
+    if not are_numbers and not all(isinstance(value, Real | Decimal) for value in given.tolist()):
         raise ConfigurationError(
-            "a user's items and ratings are no numbers, one rating for every item: fold_in takes raw ids"
-        ) from error
-    if numbers.shape != found.shape or found.ndim != 1:
-        raise ConfigurationError(
-            f"a user's items and ratings have shapes {numbers.shape} and {found.shape}; give one rating for every item"
+            f"a user's ratings are no numbers, one rating for every item, but {reprlib.repr(given.tolist())}: give "
+            "numbers"
         )
-    if not np.isfinite(found).all():
-        raise ConfigurationError("a rating is not finite; correct or leave it out")
+    if len(numbers) != len(given):
+        raise ConfigurationError(
+            f"a user has {len(numbers)} items and {len(given)} ratings; give one rating for every item"
+        )
+    values, counts = np.unique(numbers, return_counts=True)
+    for number in values[counts > 1][:1]:
+        raise ConfigurationError(
+            f"an item number is repeated, {number}; give one rating for every item"
+        )
+    with np.errstate(over="ignore"):  # of a number too large for float32, which is refused below
+        found = given.astype(np.float32)
     low, high = scale
-    if ((found < np.float32(low)) | (found > np.float32(high))).any():
-        raise ConfigurationError(
-            f"a rating is off the scale {low:g} to {high:g}; correct or leave it out"
-        )
-    check_numbers(numbers, n_items)
-    if len(np.unique(numbers)) < len(numbers):
-        raise ConfigurationError("an item number is repeated; give one rating for every item")
+    is_off = (found < np.float32(low)) | (found > np.float32(high))
+    for fault, bad in (
+        ("not finite", ~np.isfinite(found)),
+        (f"off the scale {low:g} to {high:g}", is_off),
+    ):
+        for place in np.flatnonzero(bad)[:1]:
+            raise ConfigurationError(
+                f"a rating is {fault}: item number {numbers[place]} has {given[place]}; correct it or leave it out"
+            )
     return found
 
 
-def check_numbers(items: npt.NDArray[Any], n_items: int) -> None:
-    """Raise ConfigurationError for an item number that is out of range or no integer."""
-    if len(items) and items.dtype.kind not in "iu":
+def check_numbers(items: npt.ArrayLike, n_items: int) -> npt.NDArray[np.int64]:
+    """Return item numbers (n,). Raises ConfigurationError unless they are a list of integers below ``n_items``."""
+    numbers = _as_row(items, "item numbers")
+    if len(numbers) and numbers.dtype.kind not in "iu":
         raise ConfigurationError(
-            f"item numbers are of type {items.dtype}; give integers, or raw ids to fold_in"
+            f"item numbers are of type {numbers.dtype}; give integers, or raw ids to fold_in"
         )
-    if len(items) and (items.min() < 0 or items.max() >= n_items):
-        raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
+    for number in numbers[(numbers < 0) | (numbers >= n_items)][:1]:
+        raise ConfigurationError(
+            f"an item number is not in 0 to {n_items - 1}: it is {number}; leave the item out, or give raw ids to "
+            "fold_in"
+        )
+    return numbers.astype(np.int64)
+
+
+def _as_row(given: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """Return a list (n,) as an array. Raises ConfigurationError, which names ``what`` it has, for anything else."""
+    with suppress(ValueError):  # of rows of different lengths
+        found = np.asarray(given)
+        if found.ndim == 1:
+            return found
+    raise ConfigurationError(f"a user's {what} are {reprlib.repr(given)}; give a list of numbers")
 
 
 def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
@@ -182,7 +205,8 @@ class Given(NamedTuple):
                 number = math.inf if value > 0 else -math.inf
             if not low <= number <= high:
                 raise DataError(
-                    f"the rating of item {item!r} is {number:g}, off the scale {low:g} to {high:g}"
+                    f"the rating of item {item!r} is {number:g}, off the scale {low:g} to {high:g}: correct it or "
+                    "leave it out"
                 )
         known = {items[item]: value for item, value in ratings.items() if item in items}
         more = [items[item] for item in rated if item in items]

@@ -2,6 +2,7 @@ import contextvars
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -417,3 +418,45 @@ def test_triton_says_why_it_is_not_there(monkeypatch):
         backends.triton  # noqa: B018
     monkeypatch.setattr(backends, "find_spec", lambda name: object())
     assert backends.triton.file == "triton"
+
+
+class Speeds(NamedTuple):
+    first: float
+    second: float = 0.0
+
+
+@pytest.mark.parametrize("wrong", [None, "1", (1.0, 2.0), True, 1j, np.ones(1)])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("rate", "pick: rate must be a number"),
+        ("n", "pick: n must be a whole number"),
+        ("speeds", "pick: speeds.first must be a number"),
+    ],
+)
+def test_an_argument_that_is_no_number_is_refused(place, said, wrong):
+    @kernels.operation
+    def pick(rows: Int[Array, "m"], rate: float, n: int, speeds: Speeds):
+        return rows
+
+    given = {"rows": np.zeros(1, int), "rate": 1.0, "n": 1, "speeds": Speeds(1.0)}
+    changed = Speeds(wrong) if place == "speeds" else wrong
+    with kernels.use("reference"), pytest.raises(KernelError, match=f"^{said}, not "):
+        pick(**given | {place: changed})
+    del dispatch.OPERATIONS["pick"]
+
+
+def test_numbers_become_those_of_python_and_tuples_become_named():
+    @kernels.operation
+    def pick(rate: float, n: int, speeds: Speeds):
+        return rate, n, speeds
+
+    with kernels.use("reference"):
+        for given in ((1.0, 2, Speeds(1.0, 2.0)), (np.float32(1), np.int64(2), (1, Fraction(2)))):
+            found = pick(*given)
+            assert found == (1.0, 2, Speeds(1.0, 2.0))
+            assert list(map(type, found)) == [float, int, Speeds]
+            assert list(map(type, found[2])) == [float, float]
+        with pytest.raises(KernelError, match=r"^pick: speeds must be a Speeds of first, second"):
+            pick(1.0, 2, (1.0,))
+    del dispatch.OPERATIONS["pick"]

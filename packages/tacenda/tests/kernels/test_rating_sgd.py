@@ -211,6 +211,20 @@ def test_what_does_not_fit_is_refused(backend, change, message):
         run(**args, rates=(0.1, 0.1, 0.1))
 
 
+def test_penalties_and_rates_without_numbers_are_refused():
+    offsets, ids, values, tables = problem()
+    rows, users = ratings.ByUser(offsets, ids, values), np.array([0])
+    rates, penalties = Rates(*[0.1] * 5), Penalties(*[0.1] * 5)
+    for wrong, message in (
+        ((rates, penalties._replace(user_factors=None)), "user_factors must be an array of num"),
+        ((rates, penalties._replace(side=None)), r"penalties\.side must be a number, not None"),
+        ((rates._replace(side="1"), penalties), r"rates\.side must be a number, not '1'"),
+        ((None, penalties), "rates must be a Rates of user_factors"),
+    ):
+        with pytest.raises(KernelError, match=message):
+            ratings.rating_sgd(rows, users, Tables(*tables), 3.0, *wrong, 7)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ratings(backend):
     offsets, ids, values, tables = problem()

@@ -32,3 +32,15 @@ def test_a_part_of_a_matrix_has_unit_rows_and_the_rest_stays(part, transposed, d
     view = matrix[PARTS[part]]
     assert unit_rows(view) is view
     np.testing.assert_allclose(matrix, expected, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_whose_squares_are_beyond_their_dtype_have_unit_length(transposed, dtype):
+    rows = np.array([[3e20, 4e20], [3e37, 4e37], [-3e38, 3e38], [3, 4], [np.inf, 1]], dtype)
+    matrix = np.asfortranarray(rows) if transposed else rows
+    with np.errstate(invalid="ignore"):
+        unit_rows(matrix)
+    root = np.sqrt(0.5)
+    expected = [[0.6, 0.8], [0.6, 0.8], [-root, root], [0.6, 0.8], [np.nan, 0.0]]
+    np.testing.assert_allclose(matrix, expected, rtol=4 * np.finfo(dtype).eps)

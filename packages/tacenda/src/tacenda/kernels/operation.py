@@ -112,25 +112,21 @@ def _list_taken(prepare: Callable[..., Any], specification: Callable[..., Any]) 
 _QUICK = """\
 def {name}({signature}):
     {sizes} = None
+    {unpacked}
+    if not ({conditions}):
+        return _check({names})
+    {converted}
+    _run, _others = _resolved.get(("{name}", "cpu", _chosen.get(), _plugins.generation)) or _choose("{name}")
     try:
-        {unpacked}
-        if not ({conditions}):
-            return _check({names})
-        {converted}
-        _run, _others = _resolved.get(("{name}", "cpu", _chosen.get(), _plugins.generation)) or _choose("{name}")
-        try:
-            return _run({names})
-        except _UnsupportedShape as _declined:
-            return _others(_declined, {names})
-    except Exception:
-        _explain({names})
-        raise
+        return _run({names})
+    except _UnsupportedShape as _declined:
+        return _others(_declined, {names})
 """
 _UNPACKED = """
-        if {group}.__class__ is _kind_{at}:
-            {fields}, = {group}
-        {otherwise}:
-            return _check({names})
+    if {group}.__class__ is _kind_{at}:
+        {fields}, = {group}
+    {otherwise}:
+        return _check({names})
 """
 _SPACE: dict[str, Any] = {
     "_choose": dispatch.choose,
@@ -166,7 +162,7 @@ def _write_quick(
             values = [*(given | dict(changed or {})).values()]
         return dispatch.resolve(name, device)(*values)
 
-    space = {**_SPACE, "_check": check, "_explain": declared.explain, "_prepare": prepare}
+    space = {**_SPACE, "_check": check, "_prepare": prepare}
     space["_names"] = order
     signature, unpacked, conditions, converted = [], [], [], []
     for parameter in declared.parameters:
@@ -182,17 +178,19 @@ def _write_quick(
         )
     sizes: dict[str, str] = {}
     # required arrays first, as their sizes are compared with those of optional ones
-    for array in sorted(declared.arrays, key=lambda array: (array.optional, array.rank)):
-        value = group = declared.parameters[array.at].name
-        if array.field is not None:
-            value = f"_{group}_{array.name}"
-        condition = _write_condition(value, array, sizes)
-        if array.optional:
+    for part in sorted(declared.parts, key=lambda part: (part.optional, part.rank)):
+        value = group = declared.parameters[part.at].name
+        if part.field is not None:
+            value = f"_{group}_{part.name}"
+        if isinstance(part.kind, type):
+            space[f"_class_of_{value}"] = part.kind
+        condition = _write_condition(value, part, sizes)
+        if part.optional:
             condition = f"({group} is None or {value} is None or {condition})"
         conditions.append(condition)
-        if array.converts:
-            dtype = f"_{array.spec.kind}"
-            there = f"{value} is not None and " if array.optional else ""
+        if part.converts:
+            dtype = f"_{part.kind.kind}"  # type: ignore[union-attr]
+            there = f"{value} is not None and " if part.optional else ""
             converted.append(
                 f"if {there}{value}.dtype is not {dtype}: {value} = {value}.astype({dtype})"
             )
@@ -207,7 +205,7 @@ def _write_quick(
         sizes=" = ".join(["_like", *sizes.values()]),
         unpacked="".join(unpacked),
         conditions=" and ".join(conditions) or "True",
-        converted="\n        ".join(converted),
+        converted="\n    ".join(converted),
         names=names,
     )
     exec(compile(text, f"<{name} of {specification.__module__}>", "exec"), space)
@@ -215,9 +213,11 @@ def _write_quick(
     return quick
 
 
-def _write_condition(value: str, array: arguments.DeclaredArray, sizes: dict[str, str]) -> str:
+def _write_condition(value: str, part: arguments.Part, sizes: dict[str, str]) -> str:
     """Write the code that tests whether ``value`` is as declared, and that names its dimensions."""
-    spec, marks = array.spec, array.spec.constraints
+    if isinstance(part.kind, type):
+        return f"{value}.__class__ is _class_of_{value}"
+    spec, marks = part.kind, part.kind.constraints
 
     def fits(dim: str, size: str) -> str:
         dim, _, more = dim.partition("+")
@@ -244,7 +244,7 @@ def _write_condition(value: str, array: arguments.DeclaredArray, sizes: dict[str
         asked.append(f"{value}.dtype is _like")
     elif spec.kind in KINDS:
         asked.append(f"{value}.dtype in _{spec.kind}")
-    elif array.converts:
+    elif part.converts:
         asked.append(f"{value}.dtype in _ints")
     else:
         asked.append(f"{value}.dtype is _{spec.kind}")
@@ -262,7 +262,7 @@ def _write_condition(value: str, array: arguments.DeclaredArray, sizes: dict[str
         asked += [fits(dim, f"_shape[{len(dims)}:]") for dim in rest]
     if limits := next((each for each in marks if isinstance(each, below)), None):
         n = sizes.get(limits.dimension, "None")
-        if array.optional or n == "None":  # the size of a required array is known by now
+        if part.optional or n == "None":  # the size of a required array is known by now
             asked.append(f"{n} is not None")
         asked.append(f"_loops.within({value}, {limits.lowest}, {n})")
     return f"({' and '.join(asked)})"

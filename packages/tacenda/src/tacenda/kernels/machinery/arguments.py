@@ -3,7 +3,8 @@
 The marks below are constraints of an annotation, as in ``Float[Array, "all width", in_place]``. Arrays are brought into
 C order, and lists become arrays. ``Float`` arguments are float32 or float64, all of one dtype and on one device;
 ``Int32`` and ``Int64`` ones are converted from other integers, and are arrays or tensors; offsets become int64 on the
-host. Arguments may be named tuples of such arrays. Any other difference from the declaration raises a KernelError.
+host. Numbers declared as ``float`` or ``int`` become these. Arguments may be named tuples of arrays and numbers. Any
+other difference from the declaration raises a KernelError.
 """
 
 import inspect
@@ -38,10 +39,11 @@ anywhere = "anywhere"
 #: The array is on the host, wherever the other arguments are.
 host = "host"
 
-#: The classes of numbers that an argument so annotated may be; no class means that anything is accepted.
-_CLASSES: dict[Any, tuple[Any, str]] = {
-    float: (numbers.Real, "a number"), int: (numbers.Integral, "a whole number"), Any: (None, ""), bool: (None, ""),
-}  # fmt: skip
+#: The numbers that an argument so annotated may be.
+_NUMBERS: dict[Any, Any] = {
+    float: (numbers.Real, "a number"),
+    int: (numbers.Integral, "a whole number"),
+}
 _LIKE, _DEVICE = "<dtype>", "<device>"  # entries of the sizes that are not dimensions
 FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -49,14 +51,15 @@ FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 loops = SimpleNamespace(within=lambda *_: False, cuts=lambda *_: False)
 
 
-class DeclaredArray(NamedTuple):
-    """The declaration of an array: of an argument, or of a field of an argument that is a named tuple."""
+class Part(NamedTuple):
+    """The declaration of an array, number or object: an argument, or a field of an argument that is a named tuple."""
 
     name: str
-    spec: Spec
+    #: The array, or the class of the number or object.
+    kind: Spec | type
     optional: bool  # it or its named tuple may be None
     check: _Check
-    #: The order of checks: floats, then floats that are cast to their dtype, then ids of their rows, then offsets.
+    #: The order of checks: numbers, floats, floats that are cast to their dtype, ids of their rows, then offsets.
     rank: int
     at: int  # the place of the argument
     field: int | None
@@ -64,8 +67,10 @@ class DeclaredArray(NamedTuple):
     @property
     def converts(self) -> bool:
         """Whether the quick test accepts int32 and int64: their range is tested, so that no number wraps around."""
-        is_limited = any(isinstance(each, below) for each in self.spec.constraints)
-        return self.field is None and self.spec.kind in ("int32", "int64") and is_limited
+        if isinstance(self.kind, type) or self.field is not None:
+            return False
+        is_limited = any(isinstance(each, below) for each in self.kind.constraints)
+        return self.kind.kind in ("int32", "int64") and is_limited
 
 
 class Declared:
@@ -74,28 +79,26 @@ class Declared:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__
         self.parameters = list(inspect.signature(function).parameters.values())
-        # classes of named tuples of arrays and whether they may be None, by place
+        # classes of named tuples and whether they may be None, by place
         self.groups: dict[int, tuple[Any, bool]] = {}
-        self.arrays: list[DeclaredArray] = []
-        self.hints = hints = get_type_hints(function, include_extras=True)
+        self.parts: list[Part] = []
+        hints = get_type_hints(function, include_extras=True)
         for at, parameter in enumerate(self.parameters):
             hint = hints.get(parameter.name)
-            if array := self._find_array(parameter.name, hint, at):
-                self.arrays.append(array)
-            parts, marks = get_args(hint), getattr(hint, "__metadata__", ())
-            # a named tuple may be annotated with marks for all its arrays, or be one of several types
-            for kind in (getattr(hint, "__origin__", hint), *parts):
-                if not hasattr(kind, "_fields"):
-                    continue
-                fields = get_type_hints(kind, include_extras=True)
-                of_fields = [
-                    self._find_array(field, fields[field], at, n, marks, type(None) in parts)
-                    for n, field in enumerate(kind._fields)
-                ]
-                if found := [array for array in of_fields if array]:
-                    self.groups[at] = kind, type(None) in parts
-                    self.arrays += found
-        self.arrays.sort(key=lambda array: array.rank)
+            # a named tuple may be annotated with marks for all its arrays, or be optional
+            marks, optional = getattr(hint, "__metadata__", ()), type(None) in get_args(hint)
+            kinds = [getattr(hint, "__origin__", hint), *(get_args(hint) if optional else ())]
+            kind = next((each for each in kinds if hasattr(each, "_fields")), None)
+            fields = get_type_hints(kind, include_extras=True) if kind else {}
+            of_fields = [
+                self._find_part(field, fields[field], at, n, marks, optional)
+                for n, field in enumerate(getattr(kind, "_fields", ()))
+            ]
+            if any(of_fields):
+                self.groups[at] = kind, optional
+            found = of_fields if any(of_fields) else [self._find_part(parameter.name, hint, at)]
+            self.parts += [part for part in found if part]
+        self.parts.sort(key=lambda part: part.rank)
 
     def check(self, args: tuple[Any, ...]) -> tuple[list[Any], str]:
         """Return all arguments, by position, as declared, and their device. Raises KernelError."""
@@ -110,32 +113,19 @@ class Declared:
                     f"{', '.join(kind._fields)}, not {_shorten(given)}"
                 )
             values[at] = list(given)
-        for array in self.arrays:
-            parts, key = (values, array.at)
-            if array.field is not None:
-                parts, key = values[array.at], array.field
-            if not (array.optional and parts[key] is None):
-                parts[key] = array.check(parts[key], sizes)
+        for part in self.parts:
+            holder, key = (values, part.at)
+            if part.field is not None:
+                holder, key = values[part.at], part.field
+            if not (part.optional and holder[key] is None):
+                holder[key] = part.check(holder[key], sizes)
         for at, (kind, _) in self.groups.items():
-            # a new named tuple is made only if one of its arrays was converted
+            # a new named tuple is made only if one of its fields was converted
             same = isinstance(args[at], kind) and all(map(operator.is_, args[at], values[at]))
             values[at] = args[at] if same or args[at] is None else kind(*values[at])
         return values, sizes.get(_DEVICE, "cpu")
 
-    def explain(self, *args: Any) -> None:
-        """Raise KernelError if an argument that is no array is not of its class: only failed calls are tested so."""
-        for at, parameter in enumerate(self.parameters):
-            hint = self.hints.get(parameter.name)
-            kind, wanted = _CLASSES.get(hint, (hint, f"a {getattr(hint, '__name__', hint)}"))
-            if not isinstance(kind, type) or at in self.groups:
-                continue
-            # Python's booleans are whole numbers, but NumPy takes none as a size
-            if isinstance(args[at], bool) or not isinstance(args[at], kind):
-                raise KernelError(
-                    f"{self.name}: {parameter.name} must be {wanted}, not {_shorten(args[at])}"
-                ) from None
-
-    def _find_array(
+    def _find_part(
         self,
         name: str,
         hint: Any,
@@ -143,14 +133,16 @@ class Declared:
         field: int | None = None,
         marks: Any = (),
         optional: bool = False,
-    ) -> DeclaredArray | None:
-        """Return the array that an annotation declares, or None."""
-        spec, absent = spec_of(hint)
-        if spec is None:
-            return None
-        spec = replace(spec, constraints=(*spec.constraints, *marks))
+    ) -> Part | None:
+        """Return the array, number or object that an annotation declares; None if anything is accepted."""
         path = name if field is None else f"{self.parameters[at].name}.{name}"
         label = f"{self.name}: {path}"
+        spec, absent = spec_of(hint)
+        if spec is None:
+            if not isinstance(hint, type) or not (hint in _NUMBERS or hasattr(hint, "_fields")):
+                return None
+            return Part(name, hint, optional, _make_class_check(label, hint), -1, at, field)
+        spec = replace(spec, constraints=(*spec.constraints, *marks))
         if any(isinstance(each, Cuts) for each in spec.constraints):
             rank, check = 3, _make_offsets_check(label, spec)
         elif spec.kind.startswith("float"):
@@ -158,7 +150,20 @@ class Declared:
             rank, check = int(later), _make_float_check(label, spec)
         else:
             rank, check = 2, _make_number_check(label, spec)
-        return DeclaredArray(name, spec, optional or absent, check, rank, at, field)
+        return Part(name, spec, optional or absent, check, rank, at, field)
+
+
+def _make_class_check(name: str, kind: Any) -> _Check:
+    """Make the check of a number, which becomes a float or an int, or of an object of a class."""
+    accepted, wanted = _NUMBERS.get(kind, (kind, f"a {kind.__name__}"))
+
+    def check(value: Any, sizes: _Sizes) -> Any:
+        # Python's booleans are whole numbers, but NumPy takes none as a size
+        if isinstance(value, bool) or not isinstance(value, accepted):
+            raise KernelError(f"{name} must be {wanted}, not {_shorten(value)}")
+        return kind(value) if kind in _NUMBERS else value
+
+    return check
 
 
 def _make_float_check(name: str, spec: Spec) -> _Check:
@@ -280,10 +285,13 @@ def convert(array: Any, dtype: Any) -> Any:
     return array.to(getattr(torch, _name_dtype(dtype))).contiguous()
 
 
-def convert_like(array: Any, dtype: Any, like: Any) -> Any:
-    """Return an array, a tensor or a number in C order, in a dtype of NumPy, on the device of ``like``."""
+def convert_like(name: str, array: Any, dtype: Any, like: Any) -> Any:
+    """Return an array, a tensor or a number in C order, in a dtype of NumPy, on the device of ``like``.
+
+    Raises KernelError, which says the name, for anything else.
+    """
     if not hasattr(array, "detach"):
-        array = np.asarray(array)
+        array = _to_array(name, array)
         if not isinstance(like, np.ndarray):
             (array,) = to_tensors((array,), like.device)
     elif isinstance(like, np.ndarray):

@@ -5,7 +5,7 @@ may be arrays or tensors. Operations are re-entrant on different tables and rele
 same bits on one kind of device. Rates that are too large diverge to NaN, as the errors returned then are.
 """
 
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def rating_scores(
     """
     out = np.empty(len(users), np.float32)
     for k, (u, i) in enumerate(zip(users, items, strict=True)):
-        score = float(mean)
+        score = mean
         if u >= 0:
             score += float(user_biases[u])
         if i >= 0:
@@ -110,9 +110,9 @@ def _complete_sgd(
             f"side_factors must have {n_items} rows or none, not {len(tables.side_factors)}"
         )
     by_row = {}
-    for name in Penalties._fields[:4]:
+    for name, given in zip(Penalties._fields[:4], penalties[:4], strict=True):
         n = n_users if name.startswith("user") else n_items
-        by_row[name] = _broadcast(np.asarray(getattr(penalties, name), np.float32), (n,), name)
+        by_row[name] = _broadcast(name, given, np.float32, (n,), tables.user_factors)
     _check_ids(ratings.offsets, ratings.item_ids, users, n_items, "item ids")
     if not len(tables.side_factors):
         sides = None
@@ -135,15 +135,18 @@ def _check_ids(offsets: Any, ids: Any, users: Any, n_items: int, what: str) -> N
     check_range(ids, n_items, what)
 
 
-def _broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
-    """Return an array or tensor broadcast to a shape, in C order. Raises KernelError."""
+def _broadcast(name: str, given: Any, dtype: Any, shape: tuple[int, ...], like: Any) -> Any:
+    """Return a number or an array in a dtype, broadcast to a shape, where ``like`` is. Raises KernelError."""
+    array = convert_like(name, given, dtype, like)
+    if tuple(array.shape) == shape:
+        return array
     try:
         if isinstance(array, np.ndarray):
             return np.ascontiguousarray(np.broadcast_to(array, shape))
         return array.broadcast_to(shape).contiguous()
     except (ValueError, RuntimeError):
         raise KernelError(
-            f"{name} are {tuple(array.shape)} and must be {shape}, or broadcast to it"
+            f"{name} must be {shape}, or broadcast to it, not {tuple(array.shape)}"
         ) from None
 
 
@@ -258,6 +261,13 @@ class Others(NamedTuple):
     weights: Float32[Array, "others"]
 
 
+class VisitRates(NamedTuple):
+    """Learning rates of the side: alpha and beta."""
+
+    factors: float
+    biases: float
+
+
 class Visited(NamedTuple):
     """Parameters that visits changed, and sums over the visited ratings."""
 
@@ -276,7 +286,7 @@ def rating_visits(
     side: Side,
     others: Others,
     mean: float,
-    rates: tuple[float, float],
+    rates: VisitRates,
     seed: int,
     prior: Float32[Array, "visited width"] | None = None,
 ) -> Visited:
@@ -346,9 +356,9 @@ def _complete_solves(
 ) -> dict[str, Any]:
     """Return means and weights for every row, and the precision, where the table is. Raises KernelError."""
     rows, width = len(targets.offsets) - 1, table.shape[1]
-    means = _broadcast(convert_like(means, np.float32, table), (rows, width), "means")
-    weight = _broadcast(convert_like(weight, np.float64, table), (rows,), "weights")
-    precision = convert_like(precision, np.float64, table)
+    means = _broadcast("means", means, np.float32, (rows, width), table)
+    weight = _broadcast("weight", weight, np.float64, (rows,), table)
+    precision = convert_like("precision", precision, np.float64, table)
     if tuple(precision.shape) != (width, width):
         raise KernelError(f"precision must be {(width, width)}, not {tuple(precision.shape)}")
     return {"means": means, "precision": precision, "weight": weight}
@@ -428,7 +438,7 @@ def link_draws(
     transposed: Targets,
     left: Float32[Array, "columns width", cast],
     links: Float32[Array, "rows width", cast],
-    tau: SupportsFloat,
+    tau: float,
     noise: Float32[Array, "rows width", cast],
 ) -> NDArray[Any]:
     """Draw the links w_j of a sparse regression one after another, each given all others.
@@ -445,8 +455,8 @@ def link_draws(
     for j in range(len(out)):
         span = slice(transposed.offsets[j], transposed.offsets[j + 1])
         u, f = transposed.ids[span], transposed.values[span].astype(np.float64)
-        size = f @ f + float(tau)
-        step = (f @ left[u] - float(tau) * out[j]) / size + noise[j] / size**0.5
+        size = f @ f + tau
+        step = (f @ left[u] - tau * out[j]) / size + noise[j] / size**0.5
         left[u] -= f[:, None] * step
         out[j] += step
     return out

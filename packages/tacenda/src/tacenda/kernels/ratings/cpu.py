@@ -1,7 +1,5 @@
 """Operations of the rating models on the CPU: one thread, reading rows as they come."""
 
-import operator
-
 import numpy as np
 
 from tacenda.errors import KernelError
@@ -479,8 +477,7 @@ def _link_draws(transposed, left, tau, noise, out):
 
 def choice_steps(offsets, ids, table, start, precision, confidence, steps):
     out = start.copy()
-    a, steps = np.float32(confidence), operator.index(steps)  # compiled code takes 2.0 for 2
-    _choice_steps(offsets, ids, table, precision, a, steps, out)
+    _choice_steps(offsets, ids, table, precision, np.float32(confidence), steps, out)
     return out
 
 

@@ -94,7 +94,7 @@ _SHARES_PER_THREAD = 8
 
 @njit
 def _split_rows(indptr, indices, bounds, first, last, splits):
-    """Fill splits[t, i], the place where row i enters tile t; return the first row with a bad index, or -1."""
+    """Fill splits[t, i], the place where row i enters tile t; return the first row that is not sound, or -1."""
     tiles = len(bounds) - 1
     for i in range(first, last):
         p = indptr[i]
@@ -186,10 +186,14 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
     shares = _SHARES_PER_THREAD * threads if threads > 1 else 1
     over_ranges(work, _share_rows(starts, shares), threads)
     if bad_rows:
-        raise KernelError(
-            f"row {min(bad_rows)} of the sparse operand has column indices that do not ascend or lie "
-            f"outside 0 .. {columns - 1}: sort the indices of every row and check the shape"
-        )
+        begin, end = starts[min(bad_rows) :][:2]
+        fault = f"runs from {begin} to {end} in indptr, which must ascend up to {len(indices)}"
+        if 0 <= begin <= end <= len(indices):
+            fault = (
+                f"has column indices that do not ascend or are outside 0 .. {columns - 1}: "
+                "sort the indices of every row and check the shape"
+            )
+        raise KernelError(f"row {min(bad_rows)} of the sparse operand {fault}")
     return out
 
 
@@ -208,8 +212,8 @@ def _share_rows(indptr: NDArray[np.int64], n: int) -> list[tuple[int, int]]:
 def unit_rows(X):
     step, rest = divmod(X.strides[0], X.itemsize)
     if rest or step < X.shape[1] or X.strides[1] != X.itemsize or not X.size:
-        squared = np.einsum("ij,ij->i", X, X)
-        X *= (1 / np.sqrt(np.maximum(squared, LEAST_SQUARED_LENGTH))).astype(X.dtype)[:, None]
+        squared = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        X /= np.sqrt(np.maximum(squared, LEAST_SQUARED_LENGTH))[:, None]
         return X
     # as one vector, so that the compiler knows that the elements of a row are next to each other
     flat = as_strided(X, ((len(X) - 1) * step + X.shape[1],), (X.itemsize,))
@@ -226,6 +230,11 @@ def _unit_rows(flat, step, n_rows, n_columns, tiny):
         squared = flat.dtype.type(0)
         for j in range(n_columns):
             squared += row[j] * row[j]
+        if squared == np.inf:  # in float32 from lengths of 2e19
+            length = np.sqrt(np.sum(row.astype(np.float64) ** 2))
+            for j in range(n_columns):
+                row[j] /= length
+            continue
         factor = one / np.sqrt(max(squared, tiny))
         for j in range(n_columns):
             row[j] *= factor

@@ -161,11 +161,15 @@ def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
 
 
 def _check_indices(indptr: torch.Tensor, indices: torch.Tensor, columns: int) -> None:
-    """Raise KernelError unless all addresses exist, with a single copy from the device."""
+    """Raise KernelError unless all rows and column indices exist, with a single copy from the device."""
     least, most = torch.aminmax(indices)
     room = [least, columns - 1 - most, indptr.diff().min(), len(indices) - indptr[-1]]
-    if min(torch.stack(room).tolist()) < 0:
+    low, high, *of_rows = torch.stack(room).tolist()
+    if min(of_rows) < 0:
         raise KernelError(
-            f"the sparse operand has column indices outside 0 .. {columns - 1}, or an indptr that does not ascend: "
-            "check its shape"
+            f"the indptr of the sparse operand does not ascend up to {len(indices)}: check its shape"
+        )
+    if min(low, high) < 0:
+        raise KernelError(
+            f"the sparse operand has column indices outside 0 .. {columns - 1}: check its shape"
         )
