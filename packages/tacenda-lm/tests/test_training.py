@@ -140,6 +140,18 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(
     assert len({str({**history, "seconds": 0}) for history in histories}) == 1
 
 
+def test_a_checkpoint_of_the_rules_that_has_sums_of_adagrad_is_resumed(tmp_path, monkeypatch):
+    """Earlier versions saved these sums, which the rules do not use."""
+    sums = {"sums/outputs": np.ones(3, np.float32)}
+    with monkeypatch.context() as earlier:
+        state = RulesTrainer.state
+        earlier.setattr(RulesTrainer, "state", lambda self: {**state(self), **sums})
+        first = StateSpaceLM(**RULES).fit(text(), checkpoints=tmp_path)
+    again = StateSpaceLM(**RULES).fit(text(), checkpoints=tmp_path, resume=True)
+    for name, array in first.arrays().items():
+        np.testing.assert_array_equal(again.arrays()[name], array, err_msg=name)
+
+
 @pytest.mark.parametrize(("kind", "options"), [(HLBL, TREE), (VLHMM, HIDDEN)])
 def test_a_checkpoint_of_another_text_is_refused(kind, options, tmp_path):
     kind(**options).fit(text(), checkpoints=tmp_path)

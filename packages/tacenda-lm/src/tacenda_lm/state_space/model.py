@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.fitting import FitRun, StepResult
+from tacenda.fitting import FitRun, State, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.distributions import log_softmax
@@ -25,7 +25,7 @@ from tacenda_lm.state_space.prediction import PieceReader, StateSpacePredictor, 
 from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of
-from tacenda_lm.training import StreamTrainer, draw_dropout_mask, train
+from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, train
 
 # what training begins with
 _INITIAL_SCALE = 0.1  # of the elements of matrices
@@ -242,13 +242,12 @@ def draw_parameters(
     def draw_normal(*shape: int) -> npt.NDArray[np.float32]:
         return rng.standard_normal(shape, np.float32) * np.float32(_INITIAL_SCALE)
 
-    transition = draw_normal(q, state)
+    transition, outputs = draw_normal(q, state), draw_normal(types, state)
+    features = draw_normal(types, settings.features)
     if settings.training == "gradient":
         # random and diagonal part together shrink a state, however wide it is
         transition[:, :q] /= np.float32(np.sqrt(max(q, 1)))
         transition[:, :q] += np.float32(_INITIAL_MEMORY) * np.eye(q, dtype=np.float32)
-    outputs, features = draw_normal(types, state), draw_normal(types, settings.features)
-    if settings.training == "gradient":
         # a token that was read passes through B twice on its way to a prediction: a small B is learned slowly, and with
         # a large G = variance B B' a step of ascent from the predicted state overshoots
         reach = np.sqrt(_INITIAL_REACH / (advanced.variance * max(q, 1)))
@@ -268,11 +267,11 @@ def draw_parameters(
     )
 
 
-class GradientTrainer(StreamTrainer):
-    """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
+class StateSpaceTrainer(StreamTrainer):
+    """A model under training; a subclass finds the direction of a step, and takes the step.
 
-    Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins with zero
-    states. Gradients go back through the states of a batch; the state before it is a constant.
+    Batches come from `Pieces`. The state at the end of a batch is the state before the next, which needs its first
+    ``n_carried`` elements; an epoch begins with zero states. ``sums`` are the ``accumulators`` of a `StreamTrainer`.
     """
 
     warm_up = 50
@@ -284,35 +283,59 @@ class GradientTrainer(StreamTrainer):
         joint: JointTokens,
         source: Pieces,
         valid: Stream | None,
+        *,
+        n_carried: int,
+        sums: Mapping[str, float] | None = None,
     ) -> None:
-        self.current, self.joint = parameters, joint
-        self.source, text = source, source.text
-        self._reader = PieceReader(text, settings.order - 1, joint)
-        shape = source.parts, self._count_carried()  # of the states before the next batch
-        self._carried = np.zeros(shape, parameters.outputs.dtype)
-        tables = dict(parameters.items())
-        sums = {**dict.fromkeys(tables, _INITIAL_SUM), "joint": settings.advanced.joint_sum}
-        rest = {"before": self._carried}
-        super().__init__(settings, tables, text, valid, accumulators=sums, rest=rest)
-
-    def _count_carried(self) -> int:
-        """Return the number of elements of a state that the next batch needs."""
-        return self.current.internal
+        self.current, self.joint, self.source = parameters, joint, source
+        self._reader = PieceReader(source.text, settings.order - 1, joint)
+        self._carried = np.zeros((source.parts, n_carried), parameters.outputs.dtype)
+        tables, rest = dict(parameters.items()), {"before": self._carried}
+        super().__init__(settings, tables, source.text, valid, accumulators=sums, rest=rest)
 
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
         piece = self._reader.read_piece(self.source.positions(batch))
+        tokens = float(piece.live.sum())
         if batch[0] == 0:
             self._carried[:] = 0
         with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
-            loss, norm = self._learn(piece, learning_rate)
+            loss, directions = self._find_directions(piece)
+            rows, values = map(np.asarray, directions["features"])
+            known = rows != self.joint.unknown  # the vector of an unknown token stays zero
+            directions["features"] = rows[known], values[known]
+            if not self.settings.advanced.biases:
+                del directions["biases"]
+            norm = self._follow(directions, learning_rate, max(tokens, 1.0))
         self.steps += 1
-        return StepResult(loss, float(piece.live.sum()), norm)
+        return StepResult(loss, tokens, norm)
 
     def predictor(self) -> StateSpacePredictor:
         return StateSpacePredictor(self.current, self.joint, self._reader.n, self.boundary)
 
-    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
-        """Change the parameters, and return the summed loss of the piece and the norm of the mean gradient, if any."""
+    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
+        """Return the summed loss of a piece and the direction for each table, summed likewise; carry the states on."""
+        raise NotImplementedError
+
+    def _follow(
+        self, directions: dict[str, Gradient], learning_rate: float, tokens: float
+    ) -> float | None:
+        """Change the parameters, and return the norm of the mean gradient, if there is one."""
+        raise NotImplementedError
+
+
+class GradientTrainer(StateSpaceTrainer):
+    """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
+
+    Gradients go back through the states of a batch; the state before it is a constant.
+    """
+
+    def __init__(self, settings: StateSpaceLMSettings, parameters: Parameters, *data: Any) -> None:
+        sums = dict.fromkeys(dict(parameters.items()), _INITIAL_SUM)
+        sums["joint"] = settings.advanced.joint_sum
+        n = parameters.internal
+        super().__init__(settings, parameters, *data, n_carried=n, sums=sums)
+
+    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
         settings, keep = self.settings, None
         rng = np.random.default_rng([settings.seed, 2, self.steps])
         share, runs = settings.advanced.joint_dropout, piece.inputs.runs
@@ -325,26 +348,24 @@ class GradientTrainer(StreamTrainer):
             keep = draw_dropout_mask(shape, settings.dropout, rng)
         recurrence = Recurrence(self.current)
         found = recurrence.forward(piece, self._carried, keep)
-        loss, gradients = recurrence.backward(piece, found, keep)
         self._carried[:] = found.after
-        rows, values = map(np.asarray, gradients["features"])
-        known = rows != self.joint.unknown  # the vector of an unknown token stays zero
-        gradients["features"] = rows[known], values[known]
-        if not settings.advanced.biases:
-            del gradients["biases"]
-        per_token = 1 / max(float(piece.live.sum()), 1.0)
-        squares = sum(float((gradient * gradient).sum()) for _, gradient in gradients.values())
-        norm = per_token * float(np.sqrt(squares))
-        factor = np.float32(per_token * min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30)))
-        for name, (table_rows, gradient) in gradients.items():
+        return recurrence.backward(piece, found, keep)
+
+    def _follow(
+        self, directions: dict[str, Gradient], learning_rate: float, tokens: float
+    ) -> float:
+        squares = sum(float((gradient * gradient).sum()) for _, gradient in directions.values())
+        norm = 1 / tokens * float(np.sqrt(squares))
+        factor = np.float32(1 / tokens * min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30)))
+        for name, (rows, gradient) in directions.items():
             if gradient.size:
                 # A is applied again and again: whole rows that move at once make it unstable
                 slower = float(np.sqrt(gradient.shape[1])) if name == "transition" else 1.0
-                self.move(name, table_rows, gradient * factor, learning_rate / slower)
-        return loss, norm
+                self.move(name, rows, gradient * factor, learning_rate / slower)
+        return norm
 
 
-class RulesTrainer(GradientTrainer):
+class RulesTrainer(StateSpaceTrainer):
     """A model under training by the rules of the paper, which move each matrix towards the states (eqs 10 to 12).
 
         A += rate mean (s_q(t) - A s(t-1)) s(t-1)' / variance,    B += rate mean e(t) s(t)'
@@ -356,13 +377,17 @@ class RulesTrainer(GradientTrainer):
     whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
     """
 
-    def _count_carried(self) -> int:
-        return int(self.current.outputs.shape[1])
+    def __init__(self, settings: StateSpaceLMSettings, parameters: Parameters, *data: Any) -> None:
+        super().__init__(settings, parameters, *data, n_carried=parameters.outputs.shape[1])
 
-    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
+    def load_state(self, saved: State, /) -> None:
+        # earlier versions saved the sums of AdaGrad, which the rules do not use
+        super().load_state({k: each for k, each in saved.items() if not k.startswith("sums/")})
+
+    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
         p, n_q, recurrence = self.current, self.current.internal, Recurrence(self.current)
         x = piece.inputs.look_up(p)
-        changes = {name: np.zeros_like(table) for name, table in p.items()}
+        d_transition, d_outputs, d_biases = map(np.zeros_like, (p.transition, p.outputs, p.biases))
         d_features, loss = np.zeros_like(x), 0.0
         for t in range(len(x)):
             q = np.clip(self._carried @ p.transition.T, -LIMIT, LIMIT)
@@ -373,21 +398,25 @@ class RulesTrainer(GradientTrainer):
             e, _ = recurrence.read(rows, scores, piece.words[t], piece.seen[t])
             moved = e @ p.outputs  # (s - s^) / variance
             s = predicted + p.variance * moved
-            changes["transition"] += moved[:, :n_q].T @ self._carried
-            changes["outputs"] += e.T @ s
-            changes["biases"] += e.sum(axis=0)[:, None]
+            d_transition += moved[:, :n_q].T @ self._carried
+            d_outputs += e.T @ s
+            d_biases += e.sum(axis=0)[:, None]
             d_features[t] = moved[:, n_q:]
             self._carried[:] = s * piece.live[t][:, None]
-        words, sums = piece.inputs.sum_gradients(p, d_features)["features"]
-        changes["features"][words] = sums
-        advanced, rate = self.settings.advanced, learning_rate / max(float(piece.live.sum()), 1.0)
-        changes["features"][self.joint.unknown] = 0
-        if not advanced.biases:
-            changes["biases"][:] = 0
-        for name, change in changes.items():
+        return loss, {
+            "transition": (None, d_transition),
+            "outputs": (None, d_outputs),
+            "features": piece.inputs.sum_gradients(p, d_features)["features"],
+            "biases": (None, d_biases),
+        }
+
+    def _follow(self, directions: dict[str, Gradient], learning_rate: float, tokens: float) -> None:
+        limit = self.settings.advanced.norm_limit
+        for name, (rows, direction) in directions.items():
             table = self.tables[name]
-            table += np.float32(rate) * change
+            table[slice(None) if rows is None else rows] += (
+                np.float32(learning_rate / tokens) * direction
+            )
             squares = float((table.astype(np.float64) ** 2).sum())
-            if name != "biases" and squares > advanced.norm_limit:
-                table *= np.float32(np.sqrt(advanced.norm_limit / squares))
-        return loss, None
+            if name != "biases" and squares > limit:
+                table *= np.float32(np.sqrt(limit / squares))
