@@ -170,3 +170,21 @@ def test_numbers_of_numpy_are_taken(models):
 def test_a_state_of_a_mixture_with_fixed_weights_is_refused(models):
     with pytest.raises(DataError, match="not one of this model"):
         AdaptiveMixture(models).advance(Mixture(models).start(), 1)
+
+
+def test_a_component_that_did_not_help_can_come_back():
+    """A text in which it never predicts better leaves it a share, from which it takes over another text."""
+    one, two = ["a b c d"] * 50, ["d c b a"] * 50
+    corpus = KneserNey(order=2).fit([*one, *two])
+    parts = [
+        KneserNey(order=2).fit(tacenda.Corpus.from_text(t, vocabulary=corpus.vocabulary))
+        for t in (one, two)
+    ]
+    mixture = AdaptiveMixture(parts).fit_weights(one, context="stream")
+    assert 5e-9 < mixture.weights["model-1"] < 1e-7
+    mixture.adaptation, mixture.memory = 10.0, 0.9
+    last = mixture.token_log_probs([" ".join(two)])[0][-40:]
+    expected = parts[1].token_log_probs([" ".join(two)])[0][-40:]
+    np.testing.assert_allclose(last, expected, atol=0.1)
+    again = mixture.fit_weights(two, context="stream")
+    assert again.weights == AdaptiveMixture(parts).fit_weights(two, context="stream").weights

@@ -6,7 +6,9 @@
 
 A component that predicted the last words better than the others gets more weight for the next few words. (Kneser and
 Steinbiss 1993 adapt weights to recent text by EM; these follow from the words before alone.) c bounds the influence of
-one word. lambda, eta and delta are fitted to held-out text together.
+one word. lambda, eta and delta are fitted to held-out text together, where no lambda falls below about 1e-8, so that
+a component that does not help there can come back in a text that it predicts well (Herbster and Warmuth 1998 keep a
+share for every expert in the same way). A component whose weight is zero stays out of every text.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tacenda_lm.sequences import Float64, Integers, check_sequences, check_state
 from tacenda_lm.states import State, vector_of
 
 _EVIDENCE_FLOOR = 0.3  # c
+_MIN_WEIGHT = 1e-8  # of lambda, in fitting
 _MEMORIES_TRIED = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # delta, in fitting
 _MAX_ADAPTATION = 100.0  # eta
 _MAX_MEMORY = float(np.nextafter(1.0, 0.0))  # delta
@@ -37,6 +40,9 @@ class AdaptiveMixture(Mixture):
     """A mixture of language models whose weights change from word to word, by how well each model has predicted so far.
 
     It helps most if texts are long and differ from each other. In a stream, the weights carry over between sentences.
+    `fit_weights` leaves every component a weight of at least about 1e-8, so that it can come back in a text that it
+    predicts well; only a component whose weight is 0 stays out.
+
     Predicting the next word takes as long as with a `Mixture`; `advance` also scores the word.
 
     Parameters
@@ -84,17 +90,16 @@ class AdaptiveMixture(Mixture):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit_to(self, scores: Float64, begins: Integers) -> None:
-        # the fit of fixed weights leaves out what has none; its other weights are above zero, however small
-        fixed = fit_weights(scores, self._weights)
-        used = fixed > 0
+        used = self._weights > 0
+        fixed = np.maximum(fit_weights(scores, self._weights)[used], _MIN_WEIGHT)
         # relative to all components, as in predictions
         evidence = _weigh_evidence(scores)[used]
         fits = [
-            _fit_with_memory(scores[used], evidence, begins, fixed[used], memory)
+            _fit_with_memory(scores[used], evidence, begins, fixed, memory)
             for memory in _MEMORIES_TRIED
         ]
         best = min(fits, key=lambda fit: fit.nats)
-        self._weights = np.zeros_like(fixed)
+        self._weights = np.zeros(len(scores))
         self._weights[used] = best.weights
         self.adaptation, self.memory = best.adaptation, best.memory
 
@@ -167,7 +172,7 @@ def _fit_with_memory(
     """Find the weights and the adaptation that give a text the highest probability, with one memory.
 
     ``scores`` and ``evidence`` are (components, tokens), and ``begins`` (sequences + 1,) cut the tokens; the weights
-    ``start`` (components,) are above zero.
+    ``start`` (components,) are not below `_MIN_WEIGHT`.
     """
     known = _accumulate_before(evidence, memory, begins)
     scaled = np.exp(scores - scores.max(axis=0))
@@ -183,7 +188,7 @@ def _fit_with_memory(
         return float(-np.log(total).mean()), gradient
 
     x = np.append(np.log(start), 0.0)
-    bounds = [(None, None)] * len(start) + [(0.0, _MAX_ADAPTATION)]
+    bounds = [(np.log(_MIN_WEIGHT), None)] * len(start) + [(0.0, _MAX_ADAPTATION)]
     best = minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds)
     weights = np.exp(best.x[:-1] - best.x[:-1].max())
     return _Fit(float(best.fun), weights / weights.sum(), float(best.x[-1]), memory)
