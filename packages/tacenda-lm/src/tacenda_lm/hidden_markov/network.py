@@ -338,7 +338,8 @@ def _score_by_blocks(
         flat = _FlatSoftmax(vectors, np.unique(sources), learning)
         norms = flat.norms
     blocks = hmm.block_softmax(vectors, sources, targets, weights, norms, threads)
-    emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
+    emission_inputs = words, word_bias, emitting, lexicon.offsets
+    emissions = hmm.class_softmax(*emission_inputs)
     probabilities = blocks, emissions, xp.exp(log_starts), sequences
     passed = hmm.hmm_block(*probabilities, threads)
     if not learning:
@@ -356,9 +357,7 @@ def _score_by_blocks(
         class_gradients[sources, :, targets] = moved.departures
     else:
         flat.add_gradients(sources, moved.departures, gradients)
-    emitted = hmm.class_softmax_backward(
-        words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
-    )
+    emitted = hmm.class_softmax_backward(*emission_inputs, emissions, counts.emissions)
     word_gradients = emitted.states, emitted.words, emitted.bias
     return passed.log_probs, [*gradients, class_gradients, *word_gradients, counts.starts]
 

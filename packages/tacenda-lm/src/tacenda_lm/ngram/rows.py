@@ -74,10 +74,13 @@ class Packing(NamedTuple):
         """Unpack the words of keys of n-grams: int64 (n-grams, n), -1 for no word."""
         return np.stack([self.last(keys, i) for i in range(1, n + 1)], axis=1)
 
-    def reverse(self, rows: Rows, n: int) -> Rows:
-        """Return rows of n-grams with the words of their keys in the opposite order."""
-        out = np.empty_like(rows)
-        _reverse(rows, n, self.bits, self.per_column, out)
+    def reverse(self, rows: Rows, n: int, last: Rows) -> Rows:
+        """Return rows of n-grams with the words of their keys in the opposite order, and one more column (n-grams,)."""
+        out = np.zeros((len(rows), rows.shape[1] + 1), np.uint64)
+        columns, places = np.divmod(np.arange(n), self.per_column)
+        shifts = (64 - self.bits * (places + 1)).astype(np.uint64)
+        _reverse(rows, columns, shifts, np.uint64((1 << self.bits) - 1), out)
+        out[:, -1] = last
         return out
 
     def find_parents(self, rows: Rows, n: int, parents: Rows) -> Int64:
@@ -235,18 +238,18 @@ def add_up(rows, n_keys):
 
 
 @njit
-def _reverse(rows, n_words, bits, per_column, out):
-    """Copy rows with the words of their keys in the opposite order; the other columns stay."""
-    n_keys = -(-n_words // per_column)
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+def _reverse(rows, columns, shifts, mask, out):
+    """Copy rows to zeros ``out`` with the words of their keys in the opposite order; the other columns stay.
+
+    ``columns`` and ``shifts`` (words,) are the column of each word and the bits below it there; ``mask`` has the bits
+    of a word.
+    """
+    n = len(columns)
     for i in range(len(rows)):
-        for k in range(n_keys):
-            out[i, k] = np.uint64(0)
-        for j in range(n_words):
-            to = n_words - 1 - j
-            word = rows[i, j // per_column] >> np.uint64(64 - bits * (j % per_column + 1)) & mask
-            out[i, to // per_column] |= word << np.uint64(64 - bits * (to % per_column + 1))
-        for k in range(n_keys, rows.shape[1]):
+        for j in range(n):
+            word = rows[i, columns[j]] >> shifts[j] & mask
+            out[i, columns[n - 1 - j]] |= word << shifts[n - 1 - j]
+        for k in range(columns[n - 1] + 1, rows.shape[1]):
             out[i, k] = rows[i, k]
 
 

@@ -83,10 +83,9 @@ def estimate(
             for rows, p in smoother.smooth(by_prefix.read_sorted(), contexts, packing, writer):
                 bar.update(len(rows))
                 if n < order:
-                    key = rows[:, : packing.columns(n)]
+                    key = np.ascontiguousarray(rows[:, : packing.columns(n)])
                     keys_of_order.append(key)
-                    with_p = np.hstack([key, p.view(np.uint64)[:, None]])
-                    by_suffix.append(packing.reverse(with_p, n))
+                    by_suffix.append(packing.reverse(key, n, p.view(np.uint64)))
             writer.end_order(n - 1)
             contexts, lower = keys_of_order.drain(), by_suffix.read_sorted()
         writer.end_order(order)
@@ -123,7 +122,7 @@ def _join_lower(
         parents, places = below.read_for(rows)
         p = np.zeros(len(rows), np.uint64)
         p[places >= 0] = parents[places[places >= 0], -1]
-        yield packing.reverse(np.hstack([rows, p[:, None]]), n)
+        yield packing.reverse(rows, n, p)
 
 
 class _Smoother:
