@@ -7,14 +7,14 @@ from tacenda.lazy import attach
 if TYPE_CHECKING:
     from tacenda_lm.boltzmann import FRBM, TemporalFRBM
     from tacenda_lm.cache import HasContextVectors, NeuralCache, UnigramCache
-    from tacenda_lm.generation import Continuation
+    from tacenda_lm.generation import Continuation, Rescored
     from tacenda_lm.hidden_markov.brown import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
     from tacenda_lm.hidden_markov.model import Posterior
     from tacenda_lm.hidden_markov.settings import VLHMMAdvanced
     from tacenda_lm.hidden_markov.vlhmm import VLHMM
     from tacenda_lm.kenlm_interface import FullScore
-    from tacenda_lm.language_model import LanguageModel, Rescored
+    from tacenda_lm.language_model import LanguageModel
     from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLAdvanced
     from tacenda_lm.log_bilinear.lbl import LBL, LBLAdvanced
     from tacenda_lm.log_bilinear.tree_building import build_tree
@@ -49,14 +49,14 @@ __getattr__, __dir__ = attach(
     {
         ".boltzmann": "FRBM TemporalFRBM",
         ".cache": "HasContextVectors NeuralCache UnigramCache",
-        ".generation": "Continuation",
+        ".generation": "Continuation Rescored",
         ".hidden_markov.brown": "BrownClusters brown_clusters",
         ".hidden_markov.hmm": "HMM",
         ".hidden_markov.model": "Posterior",
         ".hidden_markov.settings": "VLHMMAdvanced",
         ".hidden_markov.vlhmm": "VLHMM",
         ".kenlm_interface": "FullScore",
-        ".language_model": "LanguageModel Rescored",
+        ".language_model": "LanguageModel",
         ".log_bilinear.hlbl": "HLBL HLBLAdvanced",
         ".log_bilinear.lbl": "LBL LBLAdvanced",
         ".log_bilinear.tree_building": "build_tree",

@@ -309,12 +309,7 @@ class NeuralCache(_Cache):
             self._adopt()
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
-        if self.keeps_checkpoints:
-            place, resume = run.checkpoints, run.resume
-            # marks are kept, because reading the corpus has already refused them if it should
-            self.model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
-        else:
-            self.model.fit(corpus, valid, marks="keep")
+        self.model.fit_within(corpus, valid, run)
         self._adopt()
 
     def _adopt(self) -> None:

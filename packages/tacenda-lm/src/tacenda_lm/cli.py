@@ -21,7 +21,7 @@ from typer import Argument, Option
 
 from tacenda.cli import as_options, paths
 from tacenda.cli import options as common
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError, check_choice
 
 if TYPE_CHECKING:
     from tacenda import Vocabulary
@@ -295,9 +295,9 @@ def score(
     sentence. Here each unknown word gets the probability of all unknown words together, which is too high: `tacenda
     lm surprisal` scores them separately.
     """
-    from tacenda_lm.sequences import check_blank_lines
+    from tacenda_lm.sequences import BlankLines as Allowed
 
-    blank = check_blank_lines(blank_lines)
+    blank = check_choice("blank_lines", blank_lines, Allowed)
     model = _load(folder)
     sentences = _read_sentences(model, file, tokenizer, marks, encoding, errors)
     while batch := list(islice(sentences, _SENTENCES_PER_BATCH)):
@@ -332,10 +332,11 @@ def perplexity(
 
     It is printed with and without unknown words and ends of sentences.
     """
-    from tacenda_lm.perplexity import check_context
-    from tacenda_lm.sequences import check_blank_lines
+    from tacenda_lm.perplexity import Context
+    from tacenda_lm.sequences import BlankLines as Allowed
 
-    checked, blank = check_context(context), check_blank_lines(blank_lines)
+    checked = check_choice("context", context, Context)
+    blank = check_choice("blank_lines", blank_lines, Allowed)
     model = _load(folder)
     given = _read_sentences(model, file, tokenizer, marks, encoding, errors)
     sentences = _announce_fitted_lines(model, given)
@@ -397,11 +398,12 @@ def generate(
     import numpy as np
 
     from tacenda.tokenizers import get_tokenizer
+    from tacenda_lm.language_model import choose_tokenizer
 
     if beam is not None:
         common.refuse_idle(command, "with --beam", "--seed", "--temperature", "--k")
     model = _load(folder)
-    beginning = list(get_tokenizer(_choose_tokenizer(model, tokenizer))(context)) if context else []
+    beginning = list(get_tokenizer(choose_tokenizer(model, tokenizer))(context)) if context else []
     if beam is not None:
         found = iter(model.beam(beginning, width=beam, n=n, max_words=max_words))
     else:
@@ -613,22 +615,16 @@ def _name_components(folders: list[Path]) -> list[str]:
     return [f"model-{i}" for i in range(len(folders))]
 
 
-def _choose_tokenizer(model: LanguageModel, tokenizer: str | None) -> str:
-    """Return the tokenizer of the command line, by default the one that the model was fitted with."""
-    from tacenda_lm.language_model import find_fitted_tokenizer
-
-    return find_fitted_tokenizer(model) if tokenizer is None else tokenizer
-
-
 def _read_sentences(
     model: LanguageModel, file: Path, tokenizer: str | None, marks: str, encoding: str, errors: str
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text, by default tokenized like the text that the model was fitted to."""
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
+    from tacenda_lm.language_model import choose_tokenizer
 
     text = paths.input_text(file, encoding, errors)
-    split = _choose_tokenizer(model, tokenizer)
+    split = choose_tokenizer(model, tokenizer)
     return sentences_of(text, split, encoding, errors, check_marks(marks))
 
 

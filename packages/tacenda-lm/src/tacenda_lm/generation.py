@@ -1,8 +1,9 @@
-"""Predict the next word and generate sentences with any language model; `LanguageModel` has these as methods."""
+"""Predict words, generate sentences and sort n-best lists; `LanguageModel` has these functions as methods."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import reduce
 from numbers import Real
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus.text import Sentence
-from tacenda.errors import ConfigurationError, check_whole
+from tacenda.errors import ConfigurationError, DataError, check_whole
 from tacenda_lm.sequences import Float64
 from tacenda_lm.states import State
 
@@ -34,6 +35,15 @@ class Continuation(NamedTuple):
     words: list[str]
     log_prob: float
     ended: bool
+
+
+class Rescored(NamedTuple):
+    """A hypothesis with its new score."""
+
+    sentence: Sentence
+    total: float  # score + weight * log_prob + word_bonus * number of words
+    score: float  # as given; a natural logarithm if ``log_prob`` is added to it with weight 1
+    log_prob: float  # natural, ``</s>`` included
 
 
 def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> State:
@@ -206,6 +216,57 @@ def beam(
         Continuation([model.vocabulary.words[word] for word in words], total, is_ended)
         for words, total, is_ended in best[:n]
     ]
+
+
+def rescore(
+    model: Any,
+    hypotheses: Iterable[tuple[Sentence, float]],
+    *,
+    weight: float = 1.0,
+    word_bonus: float = 0.0,
+) -> list[Rescored]:
+    """Sort an n-best list, best first, by the sum of each hypothesis's score and the model's score.
+
+    Parameters
+    ----------
+    hypotheses
+        (sentence, score) pairs, as speech recognizers and translators give them; a higher score is better. Ties
+        keep their order.
+    weight
+        Factor of the language model's natural log-probability.
+    word_bonus
+        Added for every word, to offset the model's preference for short sentences.
+
+    Raises
+    ------
+    DataError
+        A hypothesis is no pair of a sentence and a number, or a sum is NaN, as where a number given is.
+    ConfigurationError
+        ``weight`` or ``word_bonus`` is no number.
+    """
+    if not (isinstance(weight, Real) and isinstance(word_bonus, Real)):
+        raise ConfigurationError(
+            f"weight and word_bonus must be numbers, not {weight!r:.40} and {word_bonus!r:.40}"
+        )
+    try:
+        pairs = [(sentence, float(score)) for sentence, score in hypotheses]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"give (sentence, score) pairs as hypotheses: {error}") from error
+    tokens = [model._tokens(sentence) for sentence, _ in pairs]
+    scored = model.token_log_probs(tokens)
+    rescored = []
+    triples = zip(pairs, tokens, scored, strict=True)
+    for i, ((sentence, score), words, log_probs) in enumerate(triples, start=1):
+        log_prob = float(log_probs.sum())
+        # an impossible sentence has the log-probability -inf, which times zero is NaN
+        total = score + (weight * log_prob if weight else 0.0) + word_bonus * len(words)
+        if math.isnan(total):
+            raise DataError(
+                f"the total of hypothesis {i} is nan: its score is {score} and its log-probability {log_prob}, "
+                f"with weight={weight} and word_bonus={word_bonus}"
+            )
+        rescored.append(Rescored(sentence, total, score, log_prob))
+    return sorted(rescored, key=lambda hypothesis: -hypothesis.total)
 
 
 def _find_largest(values: Float64, k: int) -> npt.NDArray[np.intp]:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import START
 from tacenda.corpus.text import Sentence, Text, sentences_of
+from tacenda.errors import check_choice
 from tacenda.vocabulary import BOUNDARY
 from tacenda_lm.sequences import (
     BlankLines,
     Float64,
     Ids,
-    check_blank_lines,
     check_state,
     check_states,
     encode_sentences,
@@ -94,7 +94,7 @@ def score_batch(
     A sentence without tokens has the score of its ``</s>``. With ``blank_lines="skip"``, it has 0, and the sum agrees
     with `perplexity`, which leaves such sentences out.
     """
-    count_blank = check_blank_lines(blank_lines) == "count"
+    count_blank = check_choice("blank_lines", blank_lines, BlankLines) == "count"
     marked: dict[int, list[str]] = {}
     scored = model._score_strings(sentences, eos)
     if scored is not None:

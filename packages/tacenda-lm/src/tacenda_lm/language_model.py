@@ -13,9 +13,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,8 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.lines import refuse_file_name
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
-from tacenda.errors import ConfigurationError, DataError, FittingError, warn
+from tacenda.errors import ConfigurationError, check_choice, warn
 from tacenda.estimator import Estimator
-from tacenda.reading import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, is_own
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
@@ -40,7 +38,7 @@ from tacenda_lm.distributions import (
     states_before,
 )
 from tacenda_lm.line_sketch import LineSketch
-from tacenda_lm.perplexity import Context, Perplexity, check_context
+from tacenda_lm.perplexity import Context, Perplexity
 from tacenda_lm.sequences import (
     BlankLines,
     Block,
@@ -48,7 +46,6 @@ from tacenda_lm.sequences import (
     Integers,
     Offsets,
     blocks,
-    check_blank_lines,
     check_following,
     check_pairs,
     check_sequences,
@@ -73,15 +70,6 @@ _MIN_WORDS_TO_WARN = 50  # of a text with many unknown words
 _MORE_UNKNOWN = 0.2
 _MORE_UNKNOWN_SPLIT = 0.1  # the same for a text that another tokenizer split
 _SEQUENCES_PER_BLOCK = 64  # scored side by side, so that a model computes many rows at once
-
-
-class Rescored(NamedTuple):
-    """A hypothesis with its new score."""
-
-    sentence: Sentence
-    total: float  # score + weight * log_prob + word_bonus * number of words
-    score: float  # as given; a natural logarithm if ``log_prob`` is added to it with weight 1
-    log_prob: float  # natural, ``</s>`` included
 
 
 class LanguageModel(Estimator):
@@ -263,22 +251,24 @@ class LanguageModel(Estimator):
         """
         from tacenda.fitting import FitRun
 
-        if not isinstance(resume, bool) and resume != "auto":
-            raise ConfigurationError(f'resume is "auto", True or False, not {resume!r:.80}')
-        if checkpoints is None and resume is True:
-            raise ConfigurationError(
-                "resume=True needs checkpoints=...: give the folder in which the fit was saved"
-            )
+        run = FitRun(checkpoints, resume)
         if checkpoints is not None:
             check_keeps_checkpoints(self)
         corpus = as_corpus(text, marks=marks)
         if isinstance(valid, Iterator):  # read twice: to fit with, and to count its unknown words
             valid = cast("Text", list(valid))
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary, marks=marks)
-        folder = None if checkpoints is None else path_of(checkpoints, FittingError)
         with self._recording(corpus, valid, marks):
-            self._fit(corpus, held_out, FitRun(folder, resume))
+            self._fit(corpus, held_out, run)
         return self
+
+    def fit_within(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
+        """Fit this model for another that contains it; ``run`` is the stage of that fit. Raises as `fit`."""
+        place, resume = run.checkpoints, run.resume
+        if not self.keeps_checkpoints:
+            place, resume = None, "auto"
+        # marks are kept, because reading the corpus has already refused them if it should
+        self.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
 
     @contextmanager
     def _recording(self, corpus: Any, valid: Text | None, marks: Marks) -> Iterator[None]:
@@ -424,7 +414,7 @@ class LanguageModel(Estimator):
         self, read: Iterable[Block], context: Context, blank_lines: BlankLines
     ) -> Perplexity:
         """Return the perplexity of the blocks of a text."""
-        check_context(context)
+        check_choice("context", context, Context)
         state, parts, spelling = self.start(), [], UnknownWords(self.vocabulary)
         for block in read:
             ids, offsets = with_ends(block.ids, block.offsets, self.vocabulary.boundary_id)
@@ -432,8 +422,8 @@ class LanguageModel(Estimator):
                 scores, state = self.score_from(state, ids)
             else:
                 scores = self.score_corpus(ids, offsets)
-            parts.append(_sum_up(block, scores, offsets, spelling))
-        return Perplexity.pool(parts, context, check_blank_lines(blank_lines))
+            parts.append(Perplexity.of_block(block, scores, offsets, spelling))
+        return Perplexity.pool(parts, context, blank_lines)
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
@@ -472,59 +462,9 @@ class LanguageModel(Estimator):
         ids, offsets = encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[0]
 
-    def rescore(
-        self,
-        hypotheses: Iterable[tuple[Sentence, float]],
-        *,
-        weight: float = 1.0,
-        word_bonus: float = 0.0,
-    ) -> list[Rescored]:
-        """Sort an n-best list, best first, by the sum of each hypothesis's score and the model's score.
-
-        Parameters
-        ----------
-        hypotheses
-            (sentence, score) pairs, as speech recognizers and translators give them; a higher score is better. Ties
-            keep their order.
-        weight
-            Factor of the language model's natural log-probability.
-        word_bonus
-            Added for every word, to offset the model's preference for short sentences.
-
-        Raises
-        ------
-        DataError
-            A hypothesis is no pair of a sentence and a number, or a sum is NaN, as where a number given is.
-        ConfigurationError
-            ``weight`` or ``word_bonus`` is no number.
-        """
-        if not (isinstance(weight, Real) and isinstance(word_bonus, Real)):
-            raise ConfigurationError(
-                f"weight and word_bonus must be numbers, not {weight!r:.40} and {word_bonus!r:.40}"
-            )
-        try:
-            pairs = [(sentence, float(score)) for sentence, score in hypotheses]
-        except (TypeError, ValueError) as error:
-            raise DataError(f"give (sentence, score) pairs as hypotheses: {error}") from error
-        tokens = [self._tokens(sentence) for sentence, _ in pairs]
-        scored = self.token_log_probs(tokens)
-        rescored = []
-        triples = zip(pairs, tokens, scored, strict=True)
-        for i, ((sentence, score), words, log_probs) in enumerate(triples, start=1):
-            log_prob = float(log_probs.sum())
-            # an impossible sentence has the log-probability -inf, which times zero is NaN
-            total = score + (weight * log_prob if weight else 0.0) + word_bonus * len(words)
-            if math.isnan(total):
-                raise DataError(
-                    f"the total of hypothesis {i} is nan: its score is {score} and its log-probability {log_prob}, "
-                    f"with weight={weight} and word_bonus={word_bonus}"
-                )
-            rescored.append(Rescored(sentence, total, score, log_prob))
-        return sorted(rescored, key=lambda hypothesis: -hypothesis.total)
-
     check_normalized = check_normalized
 
-    # -- the next words, and the functions of the kenlm module -------------------------------------
+    # -- the next words, n-best lists, and the functions of the kenlm module -----------------------
 
     state_after = generation.state_after
     next_word = generation.next_word
@@ -532,6 +472,7 @@ class LanguageModel(Estimator):
     sample = generation.sample
     greedy = generation.greedy
     beam = generation.beam
+    rescore = generation.rescore
 
     score = kenlm_interface.score
     full_scores = kenlm_interface.full_scores
@@ -556,33 +497,6 @@ class LanguageModel(Estimator):
     def _tokens(self, sentence: Sentence) -> list[str]:
         """Return the tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
         return tokens_of(sentence, self.string_tokenizer)
-
-
-def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords) -> Perplexity:
-    """Return the perplexity of a block, given the scores of its tokens and ends (tokens + sentences,).
-
-    ``offsets`` (sentences + 1,) are where sentences begin among the scores.
-    """
-    ends = np.zeros(len(scores), bool)
-    ends[offsets[1:] - 1] = True  # the </s> of each
-    n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
-    if n_characters is not None:
-        n_characters += n_words + int(np.count_nonzero(np.diff(block.offsets) == 0))
-
-    def spell() -> tuple[int | None, float | None]:
-        shares = None if unknown is None else float(spelling.log_shares(unknown).sum())
-        return n_characters, shares
-
-    words = scores[~ends]
-    return Perplexity(
-        log_prob_known=float(words[~block.oov].sum()),
-        log_prob_oov=float(words[block.oov].sum()),
-        log_prob_eos=float(scores[ends].sum()),
-        n_sentences=len(offsets) - 1,
-        n_words=n_words,
-        n_oov=int(block.oov.sum()),
-        _spell=spell,
-    )
 
 
 def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:
@@ -615,12 +529,14 @@ def check_keeps_checkpoints(model: LanguageModel) -> None:
         )
 
 
-def find_fitted_tokenizer(model: LanguageModel) -> str:
-    """Return the tokenizer of the text that a model, or its components, were fitted to.
+def choose_tokenizer(model: LanguageModel, tokenizer: str | Tokenizer | None) -> str | Tokenizer:
+    """Return the given tokenizer, or for None that of the text that a model, or its components, were fitted to.
 
-    If it is unknown, return the `string_tokenizer` of the model. Raises ConfigurationError if the tokenizer was a
-    function, which is not saved with a model, or if components had different ones.
+    If that is unknown, return the `string_tokenizer` of the model. Raises ConfigurationError if it was a function,
+    which is not saved with a model, or if components had different ones.
     """
+    if tokenizer is not None:
+        return tokenizer
     names = find_fitted_tokenizers(model)
     if any(map(is_own, names)):
         raise ConfigurationError(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
 
 from tacenda.errors import ConfigurationError
 from tacenda.forks import cached_property
-from tacenda_lm.sequences import BlankLines
+from tacenda_lm.sequences import BlankLines, Block, Float64, Offsets
+from tacenda_lm.unknown_words import UnknownWords
 
 #: The context of a sentence: none, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
@@ -28,13 +31,6 @@ _CONTEXTS: dict[str, str] = {
     "sentence": "every sentence is scored by itself",
     "stream": "the text is scored as one stream, every sentence after all before it",
 }
-
-
-def check_context(context: str) -> Context:
-    """Return the context itself. Raises ConfigurationError if there is no such context."""
-    if context in get_args(Context):
-        return cast("Context", context)
-    raise ConfigurationError(f"context must be 'sentence' or 'stream', not {context!r}")
 
 
 class Perplexity(float):
@@ -74,6 +70,35 @@ class Perplexity(float):
             sums["log_prob_spelling"] = 0.0
         vars(self).update(sums)
         return self
+
+    @classmethod
+    def of_block(
+        cls, block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords
+    ) -> Self:
+        """Return the perplexity of a block, given the scores of its tokens and ends (tokens + sentences,).
+
+        ``offsets`` (sentences + 1,) are where sentences begin among the scores.
+        """
+        ends = np.zeros(len(scores), bool)
+        ends[offsets[1:] - 1] = True  # the </s> of each
+        n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
+        if n_characters is not None:
+            n_characters += n_words + int(np.count_nonzero(np.diff(block.offsets) == 0))
+
+        def spell() -> tuple[int | None, float | None]:
+            shares = None if unknown is None else float(spelling.log_shares(unknown).sum())
+            return n_characters, shares
+
+        words = scores[~ends]
+        return cls(
+            log_prob_known=float(words[~block.oov].sum()),
+            log_prob_oov=float(words[block.oov].sum()),
+            log_prob_eos=float(scores[ends].sum()),
+            n_sentences=len(offsets) - 1,
+            n_words=n_words,
+            n_oov=int(block.oov.sum()),
+            _spell=spell,
+        )
 
     @cached_property
     def n_characters(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks, check_marks
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages
 from tacenda.corpus.text import Text, sentences_of
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, check_choice
 from tacenda.offsets import check_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
@@ -180,13 +180,6 @@ def sums_of_pieces(
     return np.where(begins == ends, 0.0, sums)
 
 
-def check_blank_lines(blank_lines: str) -> BlankLines:
-    """Return the value itself. Raises ConfigurationError if it is not "skip" or "count"."""
-    if blank_lines in get_args(BlankLines):
-        return cast("BlankLines", blank_lines)
-    raise ConfigurationError(f"blank_lines must be 'skip' or 'count', not {blank_lines!r}")
-
-
 class Block(NamedTuple):
     """Some sentences as ids."""
 
@@ -232,7 +225,7 @@ def blocks(
     is refused, and for a corpus with another vocabulary; ConfigurationError if blank lines of a corpus, which has none,
     are to be counted.
     """
-    count_blank = check_blank_lines(blank_lines) == "count"
+    count_blank = check_choice("blank_lines", blank_lines, BlankLines) == "count"
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
         if count_blank:

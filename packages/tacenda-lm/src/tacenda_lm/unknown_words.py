@@ -25,13 +25,13 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_choice
 from tacenda.vocabulary import BOUNDARY, Vocabulary, not_a_string, token_list
 from tacenda_lm.sequences import Float64
 
@@ -111,8 +111,7 @@ class UnknownWords:
 
 def check_way(way: str, unseen_types: int | None) -> Unknown:
     """Return the way itself. Raises ConfigurationError as `UnknownWords` does."""
-    if way not in get_args(Unknown):
-        raise ConfigurationError(f"unknown must be 'spelling', 'even' or 'class', not {way!r}")
+    check_choice("unknown", way, Unknown)
     if (way == "even") != (unseen_types is not None):
         raise ConfigurationError(
             "unseen_types is the number of words among which unknown='even' shares their probability: give it with "

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
+from typing import Any, get_args
 
 _MAX_MESSAGE_LENGTH = 800  # characters of a message; what it quotes may be a whole hostile file
 
@@ -112,6 +113,14 @@ def check_whole(
     """Raise ``error`` for the value of an argument that is not a whole number of at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise error(f"{name} is {value!r:.40}; it must be a whole number of at least {least}")
+
+
+def check_choice(name: str, value: Any, choices: Any) -> Any:
+    """Return the value of an argument. Raises ConfigurationError if it is none of the ``choices``, a `Literal`."""
+    *others, last = map(repr, get_args(choices))
+    if value not in get_args(choices):
+        raise ConfigurationError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
+    return value
 
 
 @contextmanager

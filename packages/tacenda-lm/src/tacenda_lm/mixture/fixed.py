@@ -24,7 +24,14 @@ from tacenda.artifact.folder import Artifact, check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError, warn
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    CorpusError,
+    NotFittedError,
+    check_choice,
+    warn,
+)
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
 from tacenda.offsets import rechunk
@@ -32,7 +39,7 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture.weights import check_weights, fit_weights, mix
-from tacenda_lm.perplexity import Context, check_context
+from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
     Float64,
     Floats,
@@ -142,14 +149,9 @@ class Mixture(LanguageModel):
                 f"the mixture could not be saved after its fit: {error}"
             ) from error
         for name, model in self._models.items():
+            model.fit_within(corpus, valid, run.stage(name))
             if model.keeps_checkpoints:
-                stage = run.stage(name)
-                place, resume = stage.checkpoints, stage.resume
-                # marks are kept, because reading the corpus has already refused them if it should
-                model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
                 run = run.stage(first=False)
-            else:
-                model.fit(corpus, valid, marks="keep")
         if valid is not None:
             self.fit_weights(valid, marks="keep")
 
@@ -157,6 +159,8 @@ class Mixture(LanguageModel):
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
         """Fit the weights to held-out text, without changing the components; a component of weight 0 keeps it.
+
+        A component that does not help gets a weight just above 0, so that a fit to another text can raise it.
 
         Parameters
         ----------
@@ -177,7 +181,7 @@ class Mixture(LanguageModel):
         NotFittedError
             A component is not fitted.
         """
-        context = check_context(self.own_context if context is None else context)
+        context = check_choice("context", self.own_context if context is None else context, Context)
         before, of_weights = (self.fitted_on, self._weighed), (_REFITTED, "weights_n_tokens")
         # the facts about the old weights are left out, so that nothing warns of them
         others = {name: fact for name, fact in self.fitted_on.items() if name not in of_weights}
@@ -222,23 +226,20 @@ class Mixture(LanguageModel):
 
         Raises CorpusError for a text without tokens.
         """
-        vocabulary = self.vocabulary
-        state = _join(model.start() for model in self._models.values())
+        vocabulary, state = self.vocabulary, Mixture.start(self)
         parts, lengths = [], [np.zeros(1, np.int64)]
         for block in blocks(text, vocabulary, self.string_tokenizer, marks=marks):
             ids, offsets = with_ends(block.ids, block.offsets, vocabulary.boundary_id)
             if context == "stream":
                 scores, state = self._component_scores_from(state, ids)
-                parts.append(scores)
             else:
-                parts.append(self.component_log_probs(ids, offsets))
-                lengths.append(np.diff(offsets))
+                scores = self.component_log_probs(ids, offsets)
+            parts.append(scores)
+            lengths.append(np.diff(offsets))
         if not parts:
             raise CorpusError("the text to fit weights on has no tokens: give another one")
-        scores = np.concatenate(parts, axis=1)
-        if context == "stream":
-            return scores, np.array([0, scores.shape[1]])
-        return scores, np.cumsum(np.concatenate(lengths))
+        begins = np.cumsum(np.concatenate(lengths))
+        return np.concatenate(parts, axis=1), begins[[0, -1]] if context == "stream" else begins
 
     # -- one word after another --------------------------------------------------------------------
 

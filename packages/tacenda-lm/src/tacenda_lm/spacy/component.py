@@ -20,7 +20,7 @@ from spacy.tokens import Doc
 from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, check_choice
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
@@ -32,7 +32,7 @@ from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text
 from tacenda_lm.states import State
 from tacenda_lm.surprisal.notes import caveats
 from tacenda_lm.surprisal.table import SurprisalTable, tabulate
-from tacenda_lm.surprisal.words import check_split
+from tacenda_lm.surprisal.words import Split
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
@@ -246,7 +246,7 @@ class LanguageModelScorer(ModelComponent):
         that cannot be read.
         """
         nlp = self._nlp()
-        check_split(split)
+        check_choice("split", split, Split)
         if split == "lines" or isinstance(text, Corpus):
             resolved = resolve_tokenizer(tokenizer, nlp)
             if self.normalize == _Normalization():

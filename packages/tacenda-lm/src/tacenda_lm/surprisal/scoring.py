@@ -19,22 +19,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
 from tacenda.corpus.lines import text_blocks, texts_of
 from tacenda.corpus.marks import line_without_marks
-from tacenda.errors import ConfigurationError, CorpusError
+from tacenda.errors import ConfigurationError, CorpusError, check_choice
 from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
-from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers
+from tacenda_lm.language_model import LanguageModel, choose_tokenizer, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.notes import caveats, caveats_of_items
 from tacenda_lm.surprisal.scored_text import ScoredText
 from tacenda_lm.surprisal.table import SurprisalTable, check_previous, tabulate
-from tacenda_lm.surprisal.words import Split, Word, check_split, region_words, text_words
+from tacenda_lm.surprisal.words import Split, Word, region_words, text_words
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
 _TABLES = (".csv", ".tsv", ".tab")
@@ -107,11 +107,10 @@ def surprisal_table(
     """
     if isinstance(model, type) or not hasattr(model, "score_corpus"):
         raise ConfigurationError(f"{model!r:.80} is not a language model: give one that is fitted")
-    if context not in get_args(Reach):
-        raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
-    check_split(split)
+    check_choice("context", context, Reach)
+    check_choice("split", split, Split)
     check_previous(previous)
-    tokenize = get_tokenizer(find_fitted_tokenizer(model) if tokenizer is None else tokenizer)
+    tokenize = get_tokenizer(choose_tokenizer(model, tokenizer))
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     read = list(_read_texts(texts, tokenize, split, encoding, errors))
     # whether the training text was certainly tokenized alike; a text split at spaces may have been tokenized before, in

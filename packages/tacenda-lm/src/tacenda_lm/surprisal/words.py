@@ -11,9 +11,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer
 
 #: Whether each line is a sentence, or lines are also split at punctuation.
@@ -40,12 +40,6 @@ class Word(NamedTuple):
     bare: slice  # its tokens without attached punctuation
     # the bare tokens of each word between whitespace in a region; a word of running text has one part
     parts: tuple[slice, ...]
-
-
-def check_split(split: str) -> None:
-    """Raise ConfigurationError for an unknown way to split a text."""
-    if split not in get_args(Split):
-        raise ConfigurationError(f"split must be 'lines' or 'sentences', not {split!r}")
 
 
 def text_words(text: str, tokenize: Tokenizer, split: Split) -> Iterator[Word]:
