@@ -34,13 +34,16 @@ def test_a_user_folded_in_before_another_fit_is_to_be_folded_in_anew(blended, ag
 
 
 @pytest.mark.parametrize("blended", [False, True], ids=["algorithm", "blend"])
-def test_nobody_is_folded_in_under_the_text_of_the_id_of_a_user_without_ratings(blended):
+def test_a_new_user_may_have_the_text_of_the_id_of_a_user_without_ratings(blended):
     conditional = ConditionalPMF(rated=[(7, "i1"), (7, "i2")], **SMALL)
     algo = Blend([conditional, PMF(**SMALL)], random_state=0) if blended else conditional
     algo.fit(trainset_of(ratings()))
-    with pytest.raises(ConfigurationError, match="has the id, as text, of a user"):
-        algo.fold_in({"i1": 1, "i2": 1}, uid="7")
-    algo.fold_in({"i1": 1, "i2": 1}, uid="8")
+    before = algo.predict(7, "i3").est
+    new = algo.fold_in({"i1": 1, "i2": 1}, uid="7")
+    assert algo.predict(7, "i3").est == before
+    assert algo.predict("7", "i3").est == new.predict("i3")
+    with pytest.raises(ConfigurationError, match="user 7 is in the trainset already"):
+        algo.fold_in({"i1": 1}, uid=7)
 
 
 @pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7)])

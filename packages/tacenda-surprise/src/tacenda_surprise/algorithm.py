@@ -26,19 +26,13 @@ from tacenda.fitting import Callback, FitRun, FitSettings, History, Sweeps, Trai
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
 from tacenda.forks import cached_property
-from tacenda.kernels.ratings import Tables, rating_scores
+from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
-from tacenda_surprise.host import (
-    EpochPrinter,
-    explain_impossible,
-    make_predictions,
-    make_rng,
-    no_collection,
-)
+from tacenda_surprise.host import Asked, EpochPrinter, make_predictions, make_rng, no_collection
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.options import ReadOption
@@ -47,13 +41,12 @@ from tacenda_surprise.raw_ids import (
     check_asked,
     check_ids,
     check_known,
-    check_text,
     distinct,
     find_type_mismatch,
     find_unknown,
     numbers,
 )
-from tacenda_surprise.rows import Touched, mean_row, take_rows
+from tacenda_surprise.rows import TableScores, Touched, mean_row
 from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
 from tacenda_surprise.trainsets import FitData, read_data
@@ -68,7 +61,6 @@ from tacenda_surprise.users import (
 )
 from tacenda_surprise.variance import PredictiveVariance
 
-_UNKNOWN = "UKN__"  # prefix with which AlgoBase.predict marks a raw id that is not in the trainset
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
 
 
@@ -106,7 +98,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _implicit: ImplicitFactors | None = None
     _users: dict[Hashable, int]  # the number of every raw id
     _items: dict[Hashable, int]
-    _unrated_users: dict[str, int]  # of whom only side information is known
     _new_users: NewUsers  # who was folded in
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -120,7 +111,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def __init__(self, settings: Settings | None = None) -> None:
         AlgoBase.__init__(self)
         Estimator.__init__(self, Settings() if settings is None else settings)
-        self._users, self._items, self._unrated_users, self._new_users = {}, {}, {}, NewUsers()
+        self._users, self._items, self._new_users = {}, {}, NewUsers()
 
     def __copy__(self) -> Self:
         """Share everything but the users folded in, whom `fold_in` adds to one of the two."""
@@ -244,6 +235,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Biases and factors whose sum and product are the scores; None for models without such."""
         return None
 
+    @property
+    def _table_scores(self) -> TableScores:
+        return TableScores(self._require_tables(), self.average, self.catalogue.mean)
+
     def _require_tables(self) -> Tables:
         if (found := self.tables) is None:
             name = type(self).__name__
@@ -276,23 +271,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         An unknown user is predicted as the `average` one, and so is an unknown item. Raises NotFittedError.
         """
-        x, q, b, c, _ = self._require_tables()
-        users, items = np.asarray(users), np.asarray(items)
-        found = rating_scores(users, items, x, q, b, c, self.catalogue.mean)
-        if len(strange := np.flatnonzero((users < 0) | (items < 0))):
-            sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
-            x, q, b, c = (take_rows(table, ids[strange], one[0]) for table, ids, one in sides)
-            each = np.arange(len(strange))
-            found[strange] = rating_scores(each, each, x, q, b, c, self.catalogue.mean)
-        return found
+        return self._table_scores.of_pairs(np.asarray(users), np.asarray(items))
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
-        x, q, b, c, _ = self._require_tables()
-        scores = take_rows(x, users, self.average.user_factors[0]) @ q.T
-        scores += take_rows(b, users, self.average.user_biases[0])[:, None]
-        scores += c + np.float32(self.catalogue.mean)
-        return np.asarray(scores)
+        return self._table_scores.of_users(users)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the rating of each pair (pairs,), including noise."""
@@ -465,17 +448,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _make_run(
         self,
-        callbacks: Iterable[Callback],
+        callbacks: Sequence[Callback],
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
     ) -> FitRun:
         """Return the run of a fit. Raises ConfigurationError if it could not resume, or for a wrong callback."""
-        name = type(self).__name__
-        callbacks = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
-        if any(isinstance(one, type) or not hasattr(one, "on_step") for one in callbacks):
-            raise ConfigurationError(
-                "callbacks must be a list of objects whose class is derived from tacenda.fitting.Callback"
-            )
+        name, run = type(self).__name__, FitRun(checkpoints, resume, callbacks, type(self).__name__)
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{name} cannot save the progress of its fit: leave out checkpoints"
@@ -485,8 +463,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"a fit with checkpoints needs a seed, without which it cannot be resumed: {name}(random_state=0)"
             )
         if getattr(self.settings, "verbose", False):
-            callbacks = EpochPrinter(), *callbacks
-        return FitRun(checkpoints, resume, callbacks, name)
+            run = replace(run, callbacks=(EpochPrinter(), *run.callbacks))
+        return run
 
     def _adopt_further(self, fitted: Self) -> None:
         """Take over a copy fitted to further ratings; users folded in stay so unless they have ratings now."""
@@ -558,14 +536,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _know(self, data: FitData, seen: Identities) -> None:
         """Set what the model was fitted to, and forget what was derived from earlier ratings."""
         self._data, self._users, self._items, self.seen = data, data.users, data.items, seen
-        rest = list(data.users.items())[data.n_users :]
-        self._unrated_users = {str(raw): number for raw, number in rest}
         self._new_users, self._implicit = NewUsers(), None
         for name in [*vars(self)]:
             if isinstance(getattr(type(self), name, None), cached_property):
                 delattr(self, name)
 
-    # -- one pair ----------------------------------------------------------------------------------
+    # -- pairs of raw ids --------------------------------------------------------------------------
 
     def predict(
         self,
@@ -576,30 +552,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         verbose: bool = False,
     ) -> Prediction:
         """Return what AlgoBase.predict returns. Raises DataError for an id that cannot be hashed, as a list."""
-        distinct([uid], "user")
-        distinct([iid], "item")
-        return super().predict(uid, iid, r_ui, clip, verbose)
+        return self._predict([uid], [iid], [r_ui], clip=clip, verbose=verbose)[0]
 
     def estimate(self, u: int | str, i: int | str) -> float:
-        """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
-        model = self._require_fitted()
-        user, item = (-1 if isinstance(number, str) else number for number in (u, i))
-        new = None
-        if isinstance(u, str):
-            new = self._new_users.get(raw := u.removeprefix(_UNKNOWN))
-            user = self._unrated_users.get(raw, -1)
-            if user < 0 and new is None:
-                check_text(raw, self.catalogue.users, self._users, self)
-        if isinstance(i, str):
-            check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self._items, self)
-        if not self.predicts_unknown and (item < 0 or (user < 0 and new is None)):
-            raise PredictionImpossible(explain_impossible(0 if new else user, item))
-        if new is not None:
-            return float(new.model_user.score(np.array([item]))[0])
-        scores = model.score_pairs(np.array([user]), np.array([item]))
-        return float(check_answer(model, "score_pairs", scores, 1)[0])
+        """Return the expected rating, not clipped, of inner ids; a string is an unknown one, as AlgoBase marks it.
 
-    # -- many pairs --------------------------------------------------------------------------------
+        Raises PredictionImpossible for an unknown one unless the algorithm ``predicts_unknown``.
+        """
+        user, item = (np.array([-1 if isinstance(one, str) else one]) for one in (u, i))
+        estimates, reasons = self._estimate(Asked(user, item), clip=False)
+        if reasons:
+            raise PredictionImpossible(reasons[0])
+        return float(estimates[0])
 
     @no_collection()
     def test(
@@ -607,56 +571,61 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> list[Prediction]:
         """Return what AlgoBase.test returns, predicting all pairs at once. Raises DataError for other rows."""
         try:
-            uids, iids, _ = columns = list(zip(*testset, strict=True)) or [()] * 3
+            uids, iids, truth = list(zip(*testset, strict=True)) or [()] * 3
         except (TypeError, ValueError) as error:
             raise DataError(
                 "test takes rows of user, item and rating, which may be None: give a list of them, as "
                 "trainset.build_testset() does"
             ) from error
-        estimates, reasons = self._estimate_raw(uids, iids)
-        predictions = make_predictions(columns, estimates.tolist(), reasons)
+        return self._predict(uids, iids, truth, clip=True, verbose=verbose)
+
+    def _predict(
+        self,
+        uids: Sequence[Any],
+        iids: Sequence[Any],
+        truth: Sequence[float | None],
+        *,
+        clip: bool,
+        verbose: bool,
+    ) -> list[Prediction]:
+        """Predict pairs, whose ratings are the ``truth``, and print them if ``verbose``."""
+        estimates, reasons = self._estimate(self._ask(uids, iids), clip=clip)
+        predictions = make_predictions((uids, iids, truth), estimates.tolist(), reasons)
         if verbose and predictions:
             print(*predictions, sep="\n")
         return predictions
 
-    def _estimate_raw(
-        self, uids: Sequence[Any], iids: Sequence[Any]
-    ) -> tuple[Doubles, dict[int, str]]:
-        """Estimates (pairs,) of raw ids, clipped, and why those that cannot be predicted have the default."""
-        users, items = self._number_pairs(uids, iids)
-        found = self._estimate_pairs(users, items)
-        for user, places in self._new_users.rows(uids, users):
-            found[places] = np.clip(user.model_user.score(items[places]), *self.catalogue.scale)
-            users[places] = 0  # no longer unknown
-        refused = np.flatnonzero(self._cannot_predict(users, items))
-        found[refused] = self.default_prediction()
-        return found, {row: explain_impossible(users[row], items[row]) for row in refused.tolist()}
+    def _ask(self, uids: Sequence[Any], iids: Sequence[Any]) -> Asked:
+        """Find out which users and items are known. Raises ConfigurationError unless there is one user for each item.
 
-    def _number_pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
-        """Number raw ids, -1 for unknown ones. Warns if none is known because of their type."""
+        Warns if none is known because of their type, or if several pairs are all unknown.
+        """
+        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
+        catalogue = self.catalogue
         users, items = numbers(uids, self._users), numbers(iids, self._items)
+        new = self._new_users.find(uids, users)
         if not self._new_users:
-            check_asked(uids, users, self._users, "user", self)
-        check_asked(iids, items, self._items, "item", self)
-        nothing_known = len(users) and not self._new_users and max(users.max(), items.max()) < 0
+            check_asked(uids, users, self._users, catalogue.users, self)
+        check_asked(iids, items, self._items, catalogue.items, self)
+        nothing_known = len(users) > 1 and not self._new_users and max(users.max(), items.max()) < 0
         if nothing_known and find_type_mismatch(uids[:1], self._users) is None:
             warn(
                 "none of the users and items asked for is in the trainset: give users first, then items, by the ids "
                 "of the trainset",
                 once=(self, "strangers"),
             )
-        return users, items
+        return Asked(users, items, new)
 
-    def _cannot_predict(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
-        return ((users < 0) | (items < 0)) & (not self.predicts_unknown)
-
-    def _estimate_pairs(self, users: Numbers, items: Numbers) -> Doubles:
-        """Estimates (pairs,) of numbered users and items, clipped; the default for what cannot be predicted."""
-        model = self._require_fitted()
-        scores = model.score_pairs(users, items)
-        found = check_answer(model, "score_pairs", scores, len(users)).astype(np.float64)
-        found[self._cannot_predict(users, items)] = self.default_prediction()
-        return np.asarray(np.clip(found, *self.catalogue.scale))
+    def _estimate(self, asked: Asked, *, clip: bool = True) -> tuple[Doubles, dict[int, str]]:
+        """Estimate ratings (pairs,), and say why those pairs, by place, that cannot be predicted have the default."""
+        found = asked.answers(self._require_fitted(), "score_pairs")
+        reasons = {} if self.predicts_unknown else asked.explain_unknown()
+        found[list(reasons)] = self.default_prediction()
+        return np.clip(found, *self.catalogue.scale) if clip else found, reasons
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale, without a Prediction object for each pair.
@@ -664,7 +633,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError unless there is one item for every user, as do `predict_std`, `predict_proba` and
         `predict_density`.
         """
-        return self._estimate_raw(*self._pair(uids, iids))[0]
+        return self._estimate(self._ask(uids, iids))[0]
 
     def predict_users(self, uids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids, for some users.
@@ -677,20 +646,21 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         shape = len(users), len(self.catalogue.items)
         found = check_answer(model, "score_users", model.score_users(users), *shape)
         scores = found.astype(np.float64)
-        for user, rows in self._new_users.rows(uids, users):
+        for user, rows in self._new_users.find(uids, users):
             scores[rows] = user.model_user.score()
         return np.asarray(np.clip(scores, *self.catalogue.scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Return the standard deviations (pairs,) of the ratings of raw ids, including noise."""
-        return self._ask_about_pairs(uids, iids, "deviations")
+        return self._ask(uids, iids).answers(self._require_fitted(), "deviations")
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Return the probability of each rating in `levels`, (pairs, levels).
 
         Raises ConfigurationError on a continuous scale.
         """
-        return self._ask_about_pairs(uids, iids, "probabilities", len(self.catalogue.levels))
+        asked, model = self._ask(uids, iids), self._require_fitted()
+        return asked.answers(model, "probabilities", len(self.catalogue.levels))
 
     def predict_density(
         self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
@@ -699,38 +669,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Use this on a continuous scale, where no single rating has a probability.
         """
-        uids, iids = self._pair(uids, iids)
-        if np.shape(ratings) != (len(uids),):
+        asked, model = self._ask(uids, iids), self._require_fitted()
+        if np.shape(ratings) != (n := len(asked.users),):
             raise ConfigurationError(
-                f"there are {len(uids)} users and ratings of shape {np.shape(ratings)}; give one for every pair"
+                f"there are {n} users and ratings of shape {np.shape(ratings)}; give one for every pair"
             )
-        scores = self._ask_about_pairs(uids, iids, "score_pairs")
-        deviations = self.predict_std(uids, iids)
+        scores, deviations = (asked.answers(model, name) for name in ("score_pairs", "deviations"))
         z = (np.asarray(ratings, np.float64) - scores) / deviations
         return np.asarray(np.exp(-0.5 * z**2) / (deviations * np.sqrt(2 * np.pi)))
-
-    def _ask_about_pairs(
-        self, uids: Sequence[Any], iids: Sequence[Any], method: str, *columns: int
-    ) -> Doubles:
-        """Ask a method of the model, or new users, about pairs of raw ids; the answers are (pairs, *columns)."""
-        model = self._require_fitted()
-        uids, iids = self._pair(uids, iids)
-        users, items = self._number_pairs(uids, iids)
-        answers = getattr(model, method)(users, items)
-        found = check_answer(model, method, answers, len(uids), *columns).astype(np.float64)
-        for user, rows in self._new_users.rows(uids, users):
-            found[rows] = user.ask(method, items[rows])
-        return found
-
-    @staticmethod
-    def _pair(uids: Sequence[Any], iids: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return one user for each item. Raises ConfigurationError."""
-        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-        if len(uids) != len(iids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-            )
-        return uids, iids
 
     def default_prediction(self) -> float:
         """Return the prediction for impossible cases: the mean of all ratings."""
@@ -785,7 +731,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             if uid in self._users:
                 _, items, scores = next(fitted)
             else:
-                items, scores = self._new_users[str(uid)].best(lists, n, exclude_seen=exclude_seen)
+                items, scores = self._new_users[uid].best(lists, n, exclude_seen=exclude_seen)
             found.fill(uid, items, np.clip(scores, *self.catalogue.scale))
         return found
 
@@ -837,13 +783,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _require_known(self, uids: Sequence[Any]) -> None:
         for uid in find_unknown(uids, self._users):
-            if str(uid) not in self._new_users:
+            if uid not in self._new_users:
                 mismatch = find_type_mismatch([uid], self._users)
-                if mismatch is not None:
-                    raise DataError(f"user {uid!r} is not in the trainset: {mismatch}")
-                raise DataError(
-                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
-                )
+                advice = f"; fold_in(uid={uid!r}, ratings=...) makes it known"
+                why = advice if mismatch is None else f": {mismatch}"
+                raise DataError(f"user {uid!r} is not in the trainset{why}")
 
     # -- new users ---------------------------------------------------------------------------------
 
@@ -873,14 +817,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         self._require_fitted()
         check_ids([] if uid is None else [uid], "user")
-        if uid is not None and uid in self._users:
+        if uid in self._users:
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
-            )
-        if uid is not None and str(uid) in self._unrated_users:
-            raise ConfigurationError(
-                f"user {uid!r} has the id, as text, of a user whose rated items are known from side information: give "
-                "fold_in another uid"
             )
         rated = as_list(rated, "rated")
         by_item = (
@@ -895,11 +834,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""
         model, catalogue = self._require_fitted(), self.catalogue
-        user = model.fold(
-            given.items, given.values, given.rated if model.folds_identities else None
-        )
-        lists = partial(self.lists, of=catalogue)
-        return self._new_users.add(NewUser(user, self._items, given, catalogue, lists))
+        rated = given.rated if model.folds_identities else None
+        folded = model.fold(given.items, given.values, rated)
+        user = NewUser(folded, self._items, given, catalogue, partial(self.lists, of=catalogue))
+        if given.uid is not None:
+            self._new_users[given.uid] = user
+        return user
 
     # -- to disk and back --------------------------------------------------------------------------
 

@@ -160,8 +160,8 @@ class BiasOnly(RatingAlgorithm):
             bias = float(average.user_biases[0])
         elif self._learn[0]:
             bias = float(residuals.sum() / (learned.penalties[0] + len(residuals)))
-        x, spread, scale = average.user_factors[0], learned.spread, self.catalogue.scale
-        return FoldedFactors(bias, x, len(items), spread, scale, mean, self.tables, average)
+        x, scores, scale = average.user_factors[0], self._table_scores, self.catalogue.scale
+        return FoldedFactors(bias, x, scores, len(items), learned.spread, scale)
 
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
         """Fit the predictive variances to the errors of biases that are fitted without a part of the ratings."""

@@ -30,7 +30,7 @@ from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
-from tacenda_surprise.host import make_rng
+from tacenda_surprise.host import Asked, make_rng
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.side_info import SideInfo
@@ -135,7 +135,7 @@ class _TacendaPart(NamedTuple):
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:
         """Estimate ratings (pairs,) as Surprise's ``test`` does, clipped to the scale."""
-        return self.algo._estimate_pairs(self.users[users], self.items[items])
+        return self.algo._estimate(Asked(self.users[users], self.items[items]))[0]
 
     def score_users(self, users: Numbers) -> Doubles:
         """Estimate the ratings (users, items) of all items."""

@@ -1,4 +1,4 @@
-"""The parts of Surprise that its algorithms share: random states, `Prediction` objects, and a line for every epoch."""
+"""What Surprise asks of its algorithms: random states, predictions of pairs of raw ids, and a line for every epoch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from surprise import Prediction
 from surprise.utils import get_rng
 
 from tacenda.fitting import Callback, FitLoop
+from tacenda_surprise.catalogue import Doubles, Numbers
+from tacenda_surprise.top_n import check_answer
+from tacenda_surprise.users import NewUser
 
 
 def make_rng(seed: int | list[int] | np.random.RandomState | None) -> np.random.RandomState:
@@ -34,11 +37,40 @@ class EpochPrinter(Callback):
         print(f"Processing epoch {epoch}: training loss {loss:.4f}", *held_out, sep="")
 
 
-def explain_impossible(user: int, item: int) -> str:
-    """Say why a pair cannot be predicted whose user, item or both are -1."""
-    if user < 0 and item < 0:
-        return "User and item are unknown."
-    return "User is unknown." if user < 0 else "Item is unknown."
+class Asked(NamedTuple):
+    """Pairs of users and items that a model is asked about."""
+
+    users: Numbers  # (pairs,); -1 for a user whom the model was not fitted to
+    items: Numbers  # (pairs,); -1 for an unknown item
+    new: Sequence[
+        tuple[NewUser, Numbers]
+    ] = ()  # users folded in, each with the places of their pairs
+
+    def answers(self, model: object, method: str, *columns: int) -> Doubles:
+        """Ask a ``method`` of the model, or of the new users: (pairs, *columns).
+
+        Raises PluginError if the model answers with anything but floats of this shape.
+        """
+        answers = getattr(model, method)(self.users, self.items)
+        found = check_answer(model, method, answers, len(self.users), *columns).astype(np.float64)
+        for user, places in self.new:
+            found[places] = user.ask(method, self.items[places])
+        return found
+
+    def explain_unknown(self) -> dict[int, str]:
+        """Say what is unknown in each pair, by its place, that has an unknown user or item."""
+        users = self.users.copy()
+        for _, places in self.new:
+            users[places] = 0
+        reasons = {
+            (True, True): "User and item are",
+            (True, False): "User is",
+            (False, True): "Item is",
+        }
+        return {
+            place: f"{reasons[bool(users[place] < 0), bool(self.items[place] < 0)]} unknown."
+            for place in np.flatnonzero((users < 0) | (self.items < 0)).tolist()
+        }
 
 
 def make_predictions(

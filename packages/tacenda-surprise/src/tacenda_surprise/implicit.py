@@ -125,4 +125,4 @@ class ImplicitMF(RatingAlgorithm):
     def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
         x = self._learned(self.learned).of_new_user(known)[0]
         scale = self.catalogue.scale
-        return FoldedFactors(0.0, x, len(items), None, scale, 0.0, self.tables, self.average)
+        return FoldedFactors(0.0, x, self._table_scores, len(items), None, scale)

@@ -292,19 +292,20 @@ class PMF(RatingAlgorithm):
     def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the user is the solution of a ridge regression."""
         learned, average = self._learned(self.learned), self.average
-        mean, scale = self.catalogue.mean, self.catalogue.scale
         conditions = self.conditional and len(known) > 0
         prior = np.zeros(self.settings.n_factors, np.float32)
         if conditions:
             of_user, of_average = learned.side_factors[known].mean(axis=0), average.side_factors[0]
             prior = self._temper(of_user, of_average, len(known)).astype(np.float32)
-        bias, x = solve_user(learned.resolved, learned.tables, mean, (items, values), prior)
+        bias, x = solve_user(
+            learned.resolved, learned.tables, self.catalogue.mean, (items, values), prior
+        )
         if not len(items):
             # The average user, except for what the identities say.
             bias = float(average.user_biases[0])
             x = x if conditions else average.user_factors[0]
-        spread, tables = learned.spread, learned.tables
-        return FoldedFactors(bias, x, len(items), spread, scale, mean, tables, average)
+        scores, scale = self._table_scores, self.catalogue.scale
+        return FoldedFactors(bias, x, scores, len(items), learned.spread, scale)
 
     def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:
         """Explain a recommendation: by how much each of the user's ratings raises or lowers the estimate of an item.
@@ -341,7 +342,7 @@ class PMF(RatingAlgorithm):
             known = self._learned(self.seen).of_user(user)
             estimate = self.score_pairs(np.array([user]), np.array([item]))[0]
         else:
-            new = self._new_users[str(uid)]
+            new = self._new_users[uid]
             ids, values, known = new.given.items, new.given.values, new.seen
             estimate = new.model_user.score(np.array([item]))[0]
         base, effects = self._effects(item, ids, values, known, is_new=user is None)

@@ -132,33 +132,30 @@ def check_known(
 
 
 def check_asked(
-    ids: Sequence[Any], found: Numbers, index: Mapping[Hashable, int], what: str, owner: object
+    ids: Sequence[Any],
+    found: Numbers,
+    known: Mapping[Hashable, int],
+    texts: IdIndex,
+    owner: object,
 ) -> None:
-    """Warn, once for each ``owner``, if none of ``ids`` was ``found`` because of their type."""
+    """Warn, once for each ``owner``, if none of ``ids`` was ``found`` because of their type.
+
+    The ``known`` ids have the numbers of ``texts``.
+    """
     if not len(found) or found.max() >= 0:
         return
-    mismatch = find_type_mismatch(ids[:1], index)
-    if mismatch is not None:
-        warn(
-            f"none of the {what}s asked for is in the trainset: {mismatch}",
-            once=(owner, f"type of {what}s"),
-        )
-
-
-def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: object) -> None:
-    """Warn, once for each ``owner``, if ``text``, an unknown id, is the text of a ``known`` id of another type."""
-    number = index.find(text)
-    if number is None:
-        return
-    example = next(islice(known, number, None))
-    if isinstance(example, str):
-        why = f"a string, as Surprise reads it from files, and {text} is not: ask for {text!r}"
+    what, twin = texts.what, texts.find(ids[0]) if len(ids) == 1 else None
+    if twin is not None:
+        example, text = next(islice(known, twin, None)), str(ids[0])
+        kind = f"the {type(example).__name__} {example!r}, and {text!r} is not: ask with that type"
+        if isinstance(example, str):
+            kind = f"a string, as Surprise reads it from files, and {text} is not: ask for {text!r}"
+        fault = f"{what} {text} was not found: the id in the trainset is {kind}"
+    elif mismatch := find_type_mismatch(ids[:1], known):
+        fault = f"none of the {what}s asked for is in the trainset: {mismatch}"
     else:
-        why = f"the {type(example).__name__} {example!r}, and {text!r} is not: ask with that type"
-    warn(
-        f"{index.what} {text} was not found: the id in the trainset is {why}",
-        once=(owner, f"type of {index.what}s"),
-    )
+        return
+    warn(fault, once=(owner, f"type of {what}s"))
 
 
 def check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows of users and items: averages, rows of unknown ids and new ones, and the few rows that new ratings touch."""
+"""Rows of users and items: scores, averages, rows of unknown ids and new ones, and the few that new ratings touch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Floats, Numbers
 
@@ -29,6 +30,44 @@ def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """Copy ``array`` (n, ...), and append rows of zeros: (rows, ...)."""
     more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
     return np.concatenate([array, more])
+
+
+class TableScores(NamedTuple):
+    """Expected ratings, float32 and not clipped: the mean, biases, and products of factors; -1 is an unknown id."""
+
+    tables: Tables
+    average: Tables  # rows (1, ...) that stand for an unknown user and an unknown item
+    mean: float
+
+    def of_pairs(self, users: Numbers, items: Numbers) -> Floats:
+        """Score pairs of users and items (pairs,)."""
+        x, q, b, c, _ = self.tables
+        found = rating_scores(users, items, x, q, b, c, self.mean)
+        if len(strange := np.flatnonzero((users < 0) | (items < 0))):
+            sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
+            x, q, b, c = (take_rows(table, ids[strange], one[0]) for table, ids, one in sides)
+            each = np.arange(len(strange))
+            found[strange] = rating_scores(each, each, x, q, b, c, self.mean)
+        return found
+
+    def of_users(self, users: Numbers) -> Floats:
+        """Score all items for each of ``users``: (users, items)."""
+        x, q, b, c, _ = self.tables
+        scores = take_rows(x, users, self.average.user_factors[0]) @ q.T
+        scores += take_rows(b, users, self.average.user_biases[0])[:, None]
+        scores += c + np.float32(self.mean)
+        return np.asarray(scores)
+
+    def of_new_user(self, bias: float, x: Floats, items: Numbers | None) -> Floats:
+        """Score ``items``, or all if None, for a user with a bias and factors (factors,): (items,)."""
+        _, q, _, c, _ = self.tables
+        if items is None:
+            scores = q @ x + c
+        else:
+            q = take_rows(q, items, self.average.item_factors[0])
+            # Not by BLAS, whose sums depend on how many items there are.
+            scores = np.einsum("nd,d->n", q, x) + take_rows(c, items, self.average.item_biases[0])
+        return np.asarray(scores + np.float32(self.mean + bias), np.float32)
 
 
 class Touched(NamedTuple):

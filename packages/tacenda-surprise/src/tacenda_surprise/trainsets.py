@@ -162,11 +162,6 @@ class FitData(NamedTuple):
                 f"{len(side) - len(pairs)} identities are of items that nobody has rated in the trainset; left out"
             )
         new_users = list(users)[len(self.users) :]
-        if len({str(user) for user in new_users}) < len(new_users):
-            raise DataError(
-                "two users in rated= have ids with the same text, such as 7 and '7', which Surprise cannot tell "
-                "apart unless they have ratings: use ids of one type"
-            )
         if new_users:
             offsets = np.append(ratings.user_offsets, [len(ratings)] * len(new_users))
             ratings = Ratings.from_csr(

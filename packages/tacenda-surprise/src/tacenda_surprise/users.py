@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, check_whole, warn
-from tacenda.kernels.ratings import Tables
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
-from tacenda_surprise.rows import take_rows
+from tacenda_surprise.rows import TableScores
 from tacenda_surprise.top_n import Lists, name_items
 from tacenda_surprise.variance import PredictiveVariance
 
@@ -40,26 +39,17 @@ class FoldedUser(Protocol):
 
 
 class FoldedFactors(NamedTuple):
-    """Bias b and factors x of a new user, with the items that they score; see `FoldedUser`."""
+    """Bias b and factors x of a new user; see `FoldedUser`."""
 
     bias: float
     factors: Floats
+    scores: TableScores  # of the model
     n_ratings: int  # of the user
     spread: PredictiveVariance | None  # None of a model that knows no ratings
     scale: tuple[float, float]  # lowest and highest rating
-    mean: float
-    tables: Tables  # of the items
-    average: Tables  # rows that stand for an unknown item
 
     def score(self, items: Numbers | None = None) -> Floats:
-        if items is None:
-            scores = self.tables.item_factors @ self.factors + self.tables.item_biases
-        else:
-            q = take_rows(self.tables.item_factors, items, self.average.item_factors[0])
-            c = take_rows(self.tables.item_biases, items, self.average.item_biases[0])
-            # Not by BLAS, whose sums depend on how many items there are.
-            scores = np.einsum("nd,d->n", q, self.factors) + c
-        return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
+        return self.scores.of_new_user(self.bias, self.factors, items)
 
     def deviations(self, items: Numbers) -> Floats:
         """See `tacenda_surprise.variance`, (items,). Raises ConfigurationError without a spread."""
@@ -295,31 +285,13 @@ class NewUser(NamedTuple):
         return np.array([self.items.get(iid, -1)])
 
 
-class NewUsers(dict[str, NewUser]):
-    """The users folded in with a raw id, by its text, with which Surprise asks for unknown users."""
+class NewUsers(dict[Hashable, NewUser]):
+    """The users folded in with a raw id, by this id."""
 
-    def add(self, user: NewUser) -> NewUser:
-        """Keep a user who has a raw id, and return it.
-
-        Raises ConfigurationError if another user has an id of the same text.
-        """
-        uid = user.given.uid
-        before = None if uid is None else self.get(str(uid))
-        if before is not None and before.given.uid != uid:
-            raise ConfigurationError(
-                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from "
-                "that: Surprise asks for unknown users by the text of their ids"
-            )
-        if uid is not None:
-            self[str(uid)] = user
-        return user
-
-    def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[NewUser, Numbers]]:
-        """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
-        places: dict[str, list[int]] = {}
-        for row in np.flatnonzero(users < 0).tolist() if self else ():
-            text = str(uids[row])
-            if text in self:
-                places.setdefault(text, []).append(row)
-        for text, found in places.items():
-            yield self[text], np.array(found)
+    def find(self, uids: Sequence[Any], users: Numbers) -> list[tuple[NewUser, Numbers]]:
+        """Find the new users among ``uids``, each with its places; ``users`` (their numbers) are -1 there."""
+        places: dict[Hashable, list[int]] = {}
+        for place in np.flatnonzero(users < 0).tolist() if self else ():
+            if uids[place] in self:
+                places.setdefault(uids[place], []).append(place)
+        return [(self[uid], np.array(found)) for uid, found in places.items()]
