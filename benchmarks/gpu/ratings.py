@@ -16,9 +16,9 @@ from tacenda_surprise import factorization as of_factors
 from tacenda_surprise import gibbs
 from tacenda_surprise.boltzmann import CaseData, RBMSettings
 from tacenda_surprise.catalogue import Catalogue
-from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale
+from tacenda_surprise.pmf_options import PMFSettings, ResolvedOptions
 
 FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
 

@@ -21,7 +21,7 @@ from tacenda_surprise import (
     ConditionalRBM,
     Recommender,
 )
-from tacenda_surprise.factorization import ResolvedOptions
+from tacenda_surprise.pmf_options import ResolvedOptions
 from tacenda_surprise.trainsets import ratings_of
 
 MACHINE = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}

@@ -20,7 +20,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     RatingAlgorithm,
 )
-from tacenda_surprise.factorization import PMFSettings
+from tacenda_surprise.pmf_options import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids, upgrade
 
 #: Offsets whose differences wrap around in int64, so that they all look positive.

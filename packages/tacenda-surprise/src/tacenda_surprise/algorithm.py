@@ -32,6 +32,7 @@ from tacenda.settings import Settings
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.choices import ImplicitFactors
+from tacenda_surprise.frames import SideInfo
 from tacenda_surprise.host import Asked, EpochPrinter, make_predictions, make_rng, no_collection
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import fit_level_probabilities
@@ -47,7 +48,6 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.rows import TableScores, Touched, mean_row
-from tacenda_surprise.side_info import SideInfo
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
 from tacenda_surprise.trainsets import FitData, read_data
 from tacenda_surprise.users import (

@@ -1,12 +1,14 @@
-"""Data frames of pandas and polars, and sparse matrices, as columns of users, items and ratings."""
+"""Data frames of pandas and polars, sparse matrices and pairs of raw ids, as columns of users, items and ratings."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from itertools import chain
 from numbers import Real
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 from surprise import Dataset
 
@@ -17,6 +19,7 @@ from tacenda_surprise.raw_ids import check_ids, distinct
 
 _MIN_ROWS = 10  # fewer are too few to judge whether a data frame is wide
 _MAX_LIST_COLUMNS = 10  # of a data frame that is a list of ratings
+_MAX_FIELDS = 4  # of a rating with its time
 
 
 def read_columns(data: Any, n: int) -> tuple[list[list[Any]], str]:
@@ -132,3 +135,54 @@ def _has_further_columns(frame: Any, ratings: list[Any]) -> bool:
 
 def _may_be_rating(value: Any) -> bool:
     return (isinstance(value, Real | Decimal) and not isinstance(value, bool)) or is_missing(value)
+
+
+class SideInfo:
+    """Pairs of raw user and item ids that are known to be rated; no ratings.
+
+    Parameters
+    ----------
+    pairs
+        (raw user id, raw item id), or a data frame or sparse matrix of them; further fields are ignored, and duplicates
+        are merged. An array has at most four columns; a wider one is taken for a matrix of users and items.
+
+    Raises DataError for anything but pairs, and for a missing id.
+
+    Examples
+    --------
+    >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
+    """
+
+    def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
+        if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+            raise DataError(f"{pairs!r:.80} is no list of pairs; give (raw user id, raw item id)")
+        if isinstance(pairs, np.ndarray) and pairs.shape[1:] > (_MAX_FIELDS,):
+            raise DataError(
+                f"an array of shape {pairs.shape} seems to be a matrix of users and items: give the pairs, as "
+                "np.argwhere(matrix) does"
+            )
+        columns, _ = read_columns(pairs, 2)
+        rows: list[tuple[Hashable, Hashable]] = list(zip(*columns, strict=True))
+        for pair in () if columns else pairs:
+            fields = list(pair) if isinstance(pair, Iterable) else []
+            if isinstance(pair, str | bytes) or len(fields) < 2:
+                raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")
+            rows.append((fields[0], fields[1]))
+        check_ids((user for user, _ in rows), "user")
+        check_ids((item for _, item in rows), "item")
+        self.pairs: list[tuple[Hashable, Hashable]] = list(dict.fromkeys(rows))
+
+    @classmethod
+    def from_testset(cls, testset: Iterable[Iterable[Any]]) -> SideInfo:
+        """Take the pairs of a Surprise testset, without their ratings.
+
+        Results with it are transductive: the model is told who has rated the items it is tested on, as the
+        competitors for the Netflix prize were.
+        """
+        return cls(testset)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"<SideInfo of {len(self)} pairs>"

@@ -31,11 +31,11 @@ from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.catalogue import Floats
 from tacenda_surprise.choices import ImplicitFactors
+from tacenda_surprise.frames import SideInfo
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
-from tacenda_surprise.side_info import SideInfo
 
 _NOT_JSON = SideInfo, np.random.RandomState
 

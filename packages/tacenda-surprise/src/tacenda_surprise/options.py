@@ -12,7 +12,7 @@ from surprise import AlgoBase
 
 from tacenda import devices, plugins
 from tacenda.settings import Option, Settings, option
-from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.frames import SideInfo
 
 
 @dataclass(frozen=True, kw_only=True)

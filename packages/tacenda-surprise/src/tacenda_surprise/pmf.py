@@ -31,17 +31,15 @@ from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
-from tacenda_surprise.factorization import (
+from tacenda_surprise.factorization import Task, initial_tables, train
+from tacenda_surprise.identities import Identities
+from tacenda_surprise.pmf_options import (
     ConditionalPMFSettings,
     FactorizationSettings,
     PMFSettings,
     ResolvedOptions,
-    Task,
-    initial_tables,
     thesis_options,
-    train,
 )
-from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import find_type_mismatch, find_unknown
 from tacenda_surprise.rows import Touched, lengthen, mean_row
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason

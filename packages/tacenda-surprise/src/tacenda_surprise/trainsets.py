@@ -14,11 +14,10 @@ from surprise import Dataset, Reader, Trainset
 from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.ratings.ids import is_missing
-from tacenda_surprise.frames import read_columns
+from tacenda_surprise.frames import SideInfo, read_columns
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import add_ids, check_twins, numbers, raw_index
 from tacenda_surprise.rows import Touched
-from tacenda_surprise.side_info import SideInfo
 
 _OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
 _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information

@@ -14,13 +14,12 @@ from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.factorization import (
     ALS,
-    PMFSettings,
-    ResolvedOptions,
     Task,
     initial_tables,
     weigh_users,
 )
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.pmf_options import PMFSettings, ResolvedOptions
 
 SMALL = {"n_factors": 8, "n_epochs": 20, "random_state": 0}
 

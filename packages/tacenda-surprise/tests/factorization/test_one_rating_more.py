@@ -18,8 +18,8 @@ from tacenda_surprise import (
     choices,
     factorization,
 )
-from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
+from tacenda_surprise.pmf_options import Weight
 from tacenda_surprise.rows import Touched
 
 
