@@ -1,4 +1,4 @@
-"""What Surprise asks of its algorithms: random states, predictions of pairs of raw ids, and a line for every epoch."""
+"""Parts of Surprise that the algorithms share: random states, predictions of raw ids, cross-validation, and printing."""
 
 from __future__ import annotations
 
