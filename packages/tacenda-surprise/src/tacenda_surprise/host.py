@@ -1,4 +1,4 @@
-"""Parts of Surprise that the algorithms share: random states, predictions of raw ids, cross-validation, and printing."""
+"""Parts of Surprise that the algorithms share: random states, predictions of raw ids, cross-validation, printing."""
 
 from __future__ import annotations
 
