@@ -32,6 +32,7 @@ from tacenda_embeddings.spacy.ownership import (
     describe_pipes,
     find_earlier_owner,
     find_readings,
+    list_after,
 )
 from tacenda_embeddings.spacy.targets import Target
 from tacenda_embeddings.spacy.training_input import compare_and_record, forget_training
@@ -80,8 +81,7 @@ class TokenEmbeddings(ModelComponent):
         self._previous_owner = "other"
         # the components that spaCy linked after this one, perhaps in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
-        self._is_relinked = False  # since `check_sourced`
-        self._compared = False  # whether all later layers have been compared with this model
+        self._compared = False  # whether all later components have been checked with this model
         self._supplies: bool | None = None  # whether `supply` works
         self._encoder: DocEncoder | None = None
 
@@ -150,7 +150,7 @@ class TokenEmbeddings(ModelComponent):
         )
         self._compared = False
         if get_examples is None:
-            self._compare_readers()
+            self._check_readers()
             return
         # enabled components are trained again
         pipes = [] if nlp is None else [pipe for _, pipe in nlp.pipeline]
@@ -208,14 +208,14 @@ class TokenEmbeddings(ModelComponent):
         nlp = self._nlp()
         return () if nlp is None else nlp.config["training"].get(f"{kind}_components") or ()
 
-    def _compare_readers(self) -> None:
-        """Warn if later components were trained on the vectors of another model."""
-        nlp = self._nlp()
-        pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
-        here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
-        later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
-        later |= {id(pipe): pipe for pipe in self._list_later()}
-        readings = find_readings(self, later.values())
+    def _check_readers(self) -> None:
+        """Check that later components may read these vectors; warn if they were trained on those of another model.
+
+        Raises ConfigurationError if the component was sourced into a pipeline where others read what it writes.
+        """
+        check_sourced(self._nlp(), self, self._list_later())
+        later = (list_after(self._nlp(), self) or []) + self._list_later()
+        readings = find_readings(self, {id(pipe): pipe for pipe in later}.values())
         self._compared = compare_and_record(readings, self.fitted, repr(self.name))
 
     def _list_later(self) -> list[Any]:
@@ -229,10 +229,7 @@ class TokenEmbeddings(ModelComponent):
         component was sourced into a pipeline where others read what it writes.
         """
         if not self._compared:
-            self._compare_readers()
-        if self._is_relinked:
-            check_sourced(self._nlp(), self, self._list_later())
-            self._is_relinked = False
+            self._check_readers()
         self.target.write(docs, vectors, self.name, self._previous_owner)
         self._set_hooks(docs)
 
@@ -314,8 +311,7 @@ class TokenEmbeddings(ModelComponent):
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
-        self._later, self._is_relinked = [], True
-        self._compared, self._supplies = False, None
+        self._later, self._compared, self._supplies = [], False, None
         nlp = self._nlp()
         if nlp is not None:
             describe_pipes(nlp)
@@ -365,8 +361,8 @@ class DocEncoder:
         self.width, self._vocabulary = int(model.width), model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
         self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
-        read, blank = (self._vocabulary.id_of, -1) if self._takes_ids else (str, None)
-        self._cache = WordCache(read, blank, self._vocabulary)
+        read, self._blank = (self._vocabulary.id_of, -1) if self._takes_ids else (str, None)
+        self._cache = WordCache(read, self._blank, self._vocabulary)
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
         if self._takes_ids:
@@ -384,7 +380,8 @@ class DocEncoder:
         if not docs:
             return []
         self._prepare()
-        words, is_word = self._read(docs)
+        words = np.array(self._cache.read(docs), np.int32 if self._takes_ids else object)
+        is_word = words != self._blank
         offsets = np.cumsum([0, *map(len, docs)])
         n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
         arrays, pieces = self._allocate(np.diff(n_before[offsets]).tolist())
@@ -392,23 +389,12 @@ class DocEncoder:
         if sentences:
             cuts = sentence_cuts(docs, offsets)
             pieces = _cut(pieces, offsets, cuts, n_before)
-        if self._takes_ids:
-            self.model.transform_into(words, n_before[cuts], pieces)
-        else:
-            self._transform(words, n_before[cuts].tolist(), pieces)
+        write = self.model.transform_into if self._takes_ids else self._transform
+        write(words[is_word], n_before[cuts], pieces)
         return [
             rows if len(rows) == stop - start else _insert_zeros(rows, is_word[start:stop])
             for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
         ]
-
-    def _read(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
-        """Return the words or ids that the model gets, and which tokens (n_tokens,) they are."""
-        words = self._cache.read(docs)
-        if self._takes_ids:
-            ids = np.array(words, dtype=np.int32)
-            return ids[ids >= 0], ids >= 0
-        is_word = np.array([word is not None for word in words], dtype=bool)
-        return [word for word in words if word is not None], is_word
 
     def _allocate(self, lengths: list[int]) -> tuple[list[Any], list[Any]]:
         """Return an array for the words of each document, and the same memory as the model writes to it."""
@@ -432,12 +418,12 @@ class DocEncoder:
         known = self._known.read([doc])
         return True in known or False not in known
 
-    def _transform(self, words: list[str], cuts: list[int], pieces: Sequence[np.ndarray]) -> None:
-        """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i.
+    def _transform(self, words: np.ndarray, cuts: np.ndarray, pieces: Sequence[np.ndarray]) -> None:
+        """Do what ``transform_into`` does, from the words themselves.
 
         Raises PluginError if the embedder returns arrays of another shape.
         """
-        transformed = self.model.transform([words[i:j] for i, j in pairwise(cuts)])
+        transformed = self.model.transform([words[i:j].tolist() for i, j in pairwise(cuts)])
         vectors = [np.asarray(rows, dtype=np.float32) for rows in transformed]
         if [rows.shape for rows in vectors] != [piece.shape for piece in pieces]:
             raise PluginError(

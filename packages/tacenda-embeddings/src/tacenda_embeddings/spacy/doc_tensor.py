@@ -151,30 +151,20 @@ def read_vectors(
     model: Model[list[Doc], list[Floats2d]], docs: Sequence[Doc], is_train: bool
 ) -> list[Any]:
     """Return the columns of each document (n_tokens, width) without scaling; zeros for samples of initialization."""
-    ops, source, width = model.ops, model.attrs["source"], model.get_dim("nO")
-    takes_all = model.attrs["stop"] is None
-    arrays = []
-    for doc in docs:
-        array = get_vectors(doc, source)
-        if array is None or not takes_all or array.shape[1] != width:
-            array = _select_columns(model, doc, array, is_train)
-        elif len(doc):
-            model.attrs["notes"].samples = []
-        arrays.append(ops.asarray2f(array))
-    return arrays
+    return [model.ops.asarray2f(_read_columns(model, doc, is_train)) for doc in docs]
 
 
-def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> Any:
-    """Return the columns of the vectors ``array`` of a document, which is None if it has none.
+def _read_columns(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
+    """Return the columns of one document.
 
     Lets an earlier component write vectors that are missing. Raises ConfigurationError if none can, or if there are too
     few columns.
     """
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
-    place = format_target(model.attrs["source"])
+    notes, source = model.attrs["notes"], model.attrs["source"]
     if not len(doc):
         return model.ops.alloc2f(0, width)
-    notes, source = model.attrs["notes"], model.attrs["source"]
+    array, place = get_vectors(doc, source), format_target(source)
     if array is None:
         if not is_train and any(doc is sample for sample in notes.samples):
             return model.ops.alloc2f(len(doc), width)
@@ -192,14 +182,13 @@ def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool
         )
     notes.samples = []
     n_columns = array.shape[1]
-    is_enough = n_columns == width if stop is None else n_columns >= stop
-    if not is_enough:
+    if n_columns != width if stop is None else n_columns < stop:
         needed = f"{width}" if stop is None else f"at least {stop}"
         _fail(
             f"{place} has {n_columns} columns where {needed} are needed: another component wrote it, or the embedding "
             "model has changed since; set width or columns to match, or give each component a target of its own"
         )
-    return array if stop is None else array[:, start:stop]
+    return array[:, start:stop]
 
 
 def compute_scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:

@@ -105,10 +105,8 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
     Until it is initialized, a sourced component knows only the pipeline ``nlp`` that it was made in. Raises
     ConfigurationError if a listener to another component would read what it writes to ``Doc.tensor``.
     """
-    pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
-    here = next((i for i, pipe in enumerate(pipes) if pipe is component), len(pipes))
-    after = {id(pipe) for pipe in pipes[here + 1 :]}
-    at_home = here < len(pipes) and after == {id(pipe) for pipe in later}
+    after = list_after(nlp, component)
+    at_home = after is not None and set(map(id, after)) == set(map(id, later))
     if at_home or not component.target.is_tensor or component.target.mode != "replace":
         return
     passed = {component.name}
@@ -121,6 +119,12 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
         if isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor):
             return  # it overwrites the tensor, and later listeners read what it writes
         passed.add(getattr(pipe, "name", ""))
+
+
+def list_after(nlp: Any, component: Any) -> list[Any] | None:
+    """Return the components of a pipeline after ``component``, disabled ones too; None if it is not in there."""
+    pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
+    return next((pipes[i + 1 :] for i, pipe in enumerate(pipes) if pipe is component), None)
 
 
 def _warn_of_overwriting(

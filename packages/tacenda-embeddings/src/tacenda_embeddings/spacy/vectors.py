@@ -309,18 +309,17 @@ class MorphologicalVectors(BaseVectors):
 
     def __contains__(self, key: Any) -> bool:
         """Return whether a word has a vector, because it has a row or the model knows one of its morphemes."""
-        if self._find_row(key) >= 0:
-            return True
-        return self.model is not None and bool(self._impute([key])[0].any())
+        return self._find_row(key) >= 0 or bool(self._impute([key]).any())
 
     def __getitem__(self, key: Any) -> Any:
         """Return the vector of a string or hash (width,). Raises KeyError where `__contains__` says no."""
         row = self._find_row(key)
         if row >= 0:
             return self.data[row].copy()
-        if key not in self:
+        [vector] = self._impute([key])
+        if not vector.any():
             raise KeyError(key)
-        return self._ops.asarray1f(self._impute([key])[0])
+        return self._ops.asarray1f(vector)
 
     def get_batch(self, keys: Iterable[Any]) -> Any:
         """Return vectors (keys, width) float32; zeros for a word without a vector.
@@ -329,15 +328,16 @@ class MorphologicalVectors(BaseVectors):
         """
         if hasattr(keys, "tolist"):
             self._require_model("a layer reads")
+            keys = keys.tolist()
         if not self._compared and self.model is not None:
             self.compare_readers()
-        listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+        listed = list(keys)
         vectors = self._ops.alloc2f(len(listed), self.vectors_length)
         rows = [self._find_row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]
         vectors[seen] = self.data[[rows[i] for i in seen]]
         unseen = [i for i, row in enumerate(rows) if row < 0]
-        if self.model is not None and unseen:
+        if unseen:
             imputed = self._impute([listed[i] for i in unseen])
             vectors[unseen] = self._ops.asarray2f(imputed, dtype="float32")
         if self._survey is not None:  # by now the model has cached what it knows of the words
@@ -354,7 +354,9 @@ class MorphologicalVectors(BaseVectors):
             )
 
     def _impute(self, keys: list[Any]) -> Any:
-        """Return the vectors of words without a row (words, width), from a cache."""
+        """Return the vectors of words without a row (words, width), from a cache; zeros without a model."""
+        if self.model is None:
+            return np.zeros((len(keys), self.vectors_length), np.float32)
         cached, ids = self._cached_vectors, [int(get_string_id(key)) for key in keys]
         texts = {
             i: self._find_text(key) for i, key in zip(ids, keys, strict=True) if i not in cached
@@ -419,9 +421,9 @@ class MorphologicalVectors(BaseVectors):
                 f"the vectors {NAME} of words that the model knows cannot be changed: use spaCy's own vectors instead "
                 "(tacenda embed export, then spacy init vectors)"
             )
-        if place < 0 and not vector.any():
-            return -1
         if place < 0:
+            if not vector.any():
+                return -1
             place = self.n_keys
             if place == len(self):
                 self.resize((max(100, int(1.3 * len(self))), self.vectors_length))

@@ -86,7 +86,7 @@ def find_vectors(
     advanced, vocabulary = settings.advanced, corpus.vocabulary
     n_morphemes = advanced.n_morphemes or max(1, round(_MORPHEMES_PER_TYPE * len(vocabulary)))
     inventory = Inventory.learn(vocabulary, settings.segmenter, n_morphemes, advanced.base)
-    words = _find_words(corpus, settings.width, settings.seed, factorization, given, source)
+    words = _find_words(settings, corpus, factorization, given, source)
     ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
     known = words.any(axis=1)
     # the square root balances the many rare words, which tell morphemes apart, with the few frequent
@@ -99,15 +99,14 @@ def find_vectors(
 
 
 def _find_words(
+    settings: WordVectorSettings,
     corpus: Corpus,
-    width: int,
-    seed: int,
     factorization: Factorization,
     given: Float32 | None,
     source: str,
 ) -> Float32:
     """Return initial vectors of the vocabulary (types, width), of root mean square 1 (0.1 if they are random)."""
-    shape = (len(corpus.vocabulary), width)
+    seed, shape = settings.seed, (len(corpus.vocabulary), settings.width)
     if given is not None:
         try:
             words = np.array(given, np.float32)
@@ -121,9 +120,9 @@ def _find_words(
         drawn = np.random.default_rng([seed, 2]).standard_normal(shape, np.float32)
         return drawn * np.float32(_RANDOM_STD)
     elif source == "counts":
-        words = factorize_counts(corpus, width, seed, factorization)
+        words = factorize_counts(corpus, settings.width, seed, factorization)
     else:
-        words = _train_word2vec(corpus, width, seed)
+        words = _train_word2vec(corpus, settings.width, seed)
     size = float(np.sqrt(np.mean(np.square(words, dtype=np.float64))))
     return words / np.float32(size) if size > 0 else words
 
@@ -252,17 +251,16 @@ class StoredRows:
 
     def scale(self, rows: Float32, columns: Float32, factor: float = 1.0) -> Self:
         """Return the matrix of sqrt(x_ij) rows_i columns_j factor, for ``rows`` (rows,) and ``columns`` (columns,)."""
-        return type(self)(self.shape[1], self._scale_blocks(rows, columns, np.float32(factor)))
 
-    def _scale_blocks(
-        self, rows: Float32, columns: Float32, factor: np.float32
-    ) -> Iterator[scipy.sparse.csr_array]:
-        """Yield the blocks of `scale`."""
-        for first, block in self.blocks():
-            by_row = np.repeat(rows[first : first + block.shape[0]], np.diff(block.indptr))
-            # the factors of row and column first: so the result for a transpose is the exact transpose
-            block.data = np.sqrt(block.data) * (by_row * columns[block.indices]) * factor
-            yield block
+        def scaled_blocks() -> Iterator[scipy.sparse.csr_array]:
+            for first, block in self.blocks():
+                by_row = np.repeat(rows[first : first + block.shape[0]], np.diff(block.indptr))
+                # the factors of row and column first: so the result for a transpose is the exact transpose
+                weights = by_row * columns[block.indices]
+                block.data = np.sqrt(block.data) * weights * np.float32(factor)
+                yield block
+
+        return type(self)(self.shape[1], scaled_blocks())
 
     def compute_quarter_roots(self) -> tuple[Float32, Float32]:
         """Return the sums of rows (rows,) and of columns (columns,) to the power of -1/4."""
