@@ -277,8 +277,8 @@ def test_what_the_registry_says_stands_between_markers():
     filled = tables.fill("<!-- registry:operations -->\n| old |\n<!-- /registry -->\n")
     assert "| old |" not in filled
     assert "| `modal_scan` (sequences) | triton |" in filled
-    assert "| `unit_rows` (shared) | torch |" in filled
-    assert "| `lagged_counts` (sequences) | - |" in filled
+    assert "| `unit_rows` (sequences) | torch |" in filled
+    assert "| `lagged_counts` (counts) | - |" in filled
     assert tables.fill(filled) == filled
     assert "| LDS | yes, 'auto' |" in tables.TABLES["models"]()
 

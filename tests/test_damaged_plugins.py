@@ -220,7 +220,7 @@ def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
     done = site.run(
         "-c",
         "import numpy as np\n"
-        "from tacenda.kernels.sequences import lagged_counts\n"
+        "from tacenda.kernels.counts import lagged_counts\n"
         "print(lagged_counts(np.array([0, 1, 0, 1], np.int32), 1, 2)[0].data)",
     )
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work, words
-from tacenda.kernels.sequences import Modes, decompose, lagged_counts, modal_scan
+from tacenda.kernels.counts import lagged_counts
+from tacenda.kernels.sequences import Modes, decompose, modal_scan
 from tacenda.kernels.shared import sparse_product
 from tacenda.tall import gram as tall_gram
 from tacenda.tall import product as tall_product

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from tacenda.errors import KernelError
 from tacenda.kernels import UnsupportedShape
-from tacenda.kernels.sequences import Counts
+from tacenda.kernels.counts import Counts
 
 kind = "kernels"
 priority = 10  # below Tacenda's own "cpu" (50), above "reference" (0)

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from tacenda import Corpus, Vocabulary
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.estimator import Estimator
-from tacenda.kernels.sequences import lagged_counts
+from tacenda.kernels.counts import lagged_counts
 from tacenda.settings import Settings, configured_by, option
 from tacenda_classics.decayed_sums import decayed_sum
 

@@ -24,7 +24,7 @@ from tacenda.corpus.pair_counts import RunStore, block_length, stack_row_blocks
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.dask.corpus import check_corpus, check_model, compute
 from tacenda.errors import DataError, check_whole
-from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
+from tacenda.kernels.counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS

@@ -179,7 +179,7 @@ def test_the_choice_of_kernels_reaches_the_threads(monkeypatch):
     monkeypatch.setattr(counting, "lagged_counts", spy)
     with kernels.use("reference"):
         LaggedCounts.from_corpus(Text([0, 1, 2], 3), 2, threads=2)
-    assert set(seen) == {"tacenda.kernels.sequences"}
+    assert set(seen) == {"tacenda.kernels.counts"}
 
 
 @settings(max_examples=30)

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
-from tacenda.kernels.shared import unit_rows
+from tacenda.kernels.sequences import unit_rows
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.settings import OUTPUTS
 from tacenda_embeddings.lds.smoother import WIDTHS, balance

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tacenda.kernels.hidden_units import pack_inputs
+from tacenda.kernels.boltzmann import pack_inputs
 from tacenda_lm.boltzmann.contrast import draw, draw_by_divergence, draw_by_prediction
 from tacenda_lm.boltzmann.machine import compute_inputs, look_up_features
 

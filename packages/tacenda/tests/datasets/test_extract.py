@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tacenda.datasets.fetching import extract
+from tacenda.datasets.archives import extract
 from tacenda.errors import DataError
 
 LIMITS = {"max_bytes": 100_000, "max_files": 5}

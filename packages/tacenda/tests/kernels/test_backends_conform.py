@@ -9,7 +9,7 @@ import pytest
 
 from tacenda import kernels
 from tacenda.kernels import backends
-from tacenda.kernels.sequences import cpu as sequences_cpu
+from tacenda.kernels.counts import cpu as counts_cpu
 from tacenda.testing.kernels import SAMPLES, check_backend
 
 OFFERED = kernels.operations()
@@ -54,12 +54,12 @@ def backend_with(**operations):
 
 
 def columns_reversed(stream, n_lags, vocabulary, n_history):
-    counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
     return [n._replace(indices=n.indices[::-1].copy()) for n in counts]
 
 
 def spoils_its_input(stream, n_lags, vocabulary, n_history):
-    counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
     stream[:] = 0
     return counts
 
@@ -69,7 +69,7 @@ def declines(*arguments):
 
 
 def returns_nothing(*arguments):
-    sequences_cpu.lagged_counts(*arguments)
+    counts_cpu.lagged_counts(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_kit_finds_an_operation_that_remembers_its_last_call():
 
     def forgetless(stream, n_lags, vocabulary, n_history):
         last[0] += 1
-        counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+        counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
         return [n._replace(data=n.data + last[0]) for n in counts]
 
     with pytest.raises(AssertionError):
@@ -156,7 +156,7 @@ def test_the_kit_finds_an_operation_that_the_backend_does_not_offer(name, more):
 
 
 def test_the_kit_finds_an_operation_that_nothing_is_known_of():
-    misspelled = backend_with(lagged_count=sequences_cpu.lagged_counts)
+    misspelled = backend_with(lagged_count=counts_cpu.lagged_counts)
     message = "no operation 'lagged_count': is 'lagged_counts' meant"
     with pytest.raises(AssertionError, match=message):
         check_backend(misspelled)
@@ -175,8 +175,8 @@ def test_the_kit_finds_a_public_function_that_asks_somebody_else(monkeypatch):
 def test_a_module_is_a_backend_and_what_it_has_imported_is_none_of_its_operations():
     module = types.ModuleType("theirs")
     exec(
-        "from tacenda.kernels.sequences import merge_counts\n"
-        "from tacenda.kernels.sequences.cpu import lagged_counts as _fast\n"
+        "from tacenda.kernels.counts import merge_counts\n"
+        "from tacenda.kernels.counts.cpu import lagged_counts as _fast\n"
         "kind, priority = 'kernels', 10\n"
         "def lagged_counts(*arguments):\n    return _fast(*arguments)\n",
         vars(module),

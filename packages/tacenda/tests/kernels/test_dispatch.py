@@ -13,7 +13,7 @@ from tacenda import kernels, plugins
 from tacenda.arrays import Array, Int, Int32, Offsets
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
-from tacenda.kernels.shared import unit_rows
+from tacenda.kernels.sequences import unit_rows
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_an_operation_of_another_module_is_not_replaced():
     def unit_rows(X):
         return X
 
-    message = f"^tacenda.kernels.shared and {__name__} both define .* unit_rows: rename one"
+    message = f"^tacenda.kernels.sequences and {__name__} both define .* unit_rows: rename one"
     with pytest.raises(KernelError, match=message):
         kernels.operation(unit_rows)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.hidden_units import hidden_sums, pack_inputs
+from tacenda.kernels.boltzmann import hidden_sums, pack_inputs
 
 
 def problem(contexts, types, hidden, size, seed=0):

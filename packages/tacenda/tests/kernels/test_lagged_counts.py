@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.sequences import Counts, cpu, lagged_counts, merge_counts
+from tacenda.kernels.counts import Counts, cpu, lagged_counts, merge_counts
 
 
 def dense(counts, vocabulary):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda.kernels.shared import LEAST_SQUARED_LENGTH, unit_rows
+from tacenda.kernels.sequences import LEAST_SQUARED_LENGTH, unit_rows
 
 PARTS = {
     "all of it": np.s_[:, :],

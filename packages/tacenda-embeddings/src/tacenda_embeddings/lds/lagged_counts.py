@@ -24,7 +24,7 @@ from tacenda.arrays import Array, Float32, Float64, Int32, Int64, Offsets, at_le
 from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, check_whole
 from tacenda.estimator import Estimator
-from tacenda.kernels.sequences import Counts
+from tacenda.kernels.counts import Counts
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.settings import N_LAGS

@@ -21,7 +21,7 @@ import numpy as np
 from tacenda import tall
 from tacenda.array_ops import in_c_order, to_device
 from tacenda.arrays import Array
-from tacenda.kernels.sequences import Counts
+from tacenda.kernels.counts import Counts
 from tacenda.kernels.shared import sparse_product
 from tacenda_embeddings.lds import Loading, Matrix, Vector
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts

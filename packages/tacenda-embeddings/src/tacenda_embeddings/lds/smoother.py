@@ -29,8 +29,14 @@ import numpy.typing as npt
 from tacenda.array_ops import multiply_into, to_device, to_numpy, zeros
 from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64
 from tacenda.errors import KernelError
-from tacenda.kernels.sequences import Decomposition, Modes, decompose, linear_recurrence, modal_scan
-from tacenda.kernels.shared import unit_rows
+from tacenda.kernels.sequences import (
+    Decomposition,
+    Modes,
+    decompose,
+    linear_recurrence,
+    modal_scan,
+    unit_rows,
+)
 from tacenda.offsets import runs
 from tacenda_embeddings.lds import (
     Matrix,

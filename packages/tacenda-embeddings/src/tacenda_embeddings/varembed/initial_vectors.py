@@ -18,7 +18,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import stack_row_blocks
 from tacenda.corpus.storage import forget_pages
 from tacenda.errors import ConfigurationError, importing
-from tacenda.kernels.sequences import Counts
+from tacenda.kernels.counts import Counts
 from tacenda.offsets import runs
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts

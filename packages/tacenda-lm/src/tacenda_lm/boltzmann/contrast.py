@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.array_ops import sum_rows
-from tacenda.kernels.hidden_units import PackedInputs
+from tacenda.kernels.boltzmann import PackedInputs
 from tacenda_lm.boltzmann.machine import (
     ROWS_PER_TILE,
     BoltzmannParameters,

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32
-from tacenda.kernels.hidden_units import PackedInputs, hidden_sums, pack_inputs
+from tacenda.kernels.boltzmann import PackedInputs, hidden_sums, pack_inputs
 from tacenda_lm import options
 from tacenda_lm.distributions import log_softmax
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers, side_by_side

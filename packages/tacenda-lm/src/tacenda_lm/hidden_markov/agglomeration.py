@@ -26,8 +26,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda.corpus.pair_counts import stack_row_blocks
+from tacenda.kernels.counts import Counts
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
 from tacenda_lm.hidden_markov.word_pairs import Neighbors, WordPairs
 from tacenda_lm.sequences import Ids

@@ -105,7 +105,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Probabilistic latent-variable models as plugins for spaCy and Surprise.",
+    help="Latent-variable models for spaCy pipelines, language modeling and ratings.",
 )
 
 
@@ -126,10 +126,10 @@ def _root(
 
 
 def _seconds(help: str) -> Any:
-    """Return the option of a time limit."""
+    """Return an option for a time limit in seconds."""
 
-    def refuse_nan(value: float) -> float:  # which click accepts in every range
-        if math.isnan(value):
+    def refuse_nan(value: float) -> float:
+        if math.isnan(value):  # click finds it in every range
             raise typer.BadParameter("nan is not a number")
         return value
 

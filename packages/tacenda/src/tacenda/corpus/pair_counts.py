@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tacenda.corpus.storage import GrowingArray, forget_pages
 from tacenda.corpus.word_ids import results_in_order
 from tacenda.errors import CorpusError, DataError
-from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
+from tacenda.kernels.counts import Counts, lagged_counts, merge_counts
 from tacenda.offsets import rechunk, runs
 
 _MAX_BLOCK_IDS = 4_000_000  # the kernel is fastest while a block of the stream fits the L3 cache

@@ -1,7 +1,7 @@
 """Kernels: the operations worth accelerating, and the dispatcher that picks the best backend installed for each.
 
-The families ``sequences``, ``contexts``, ``trees``, ``hidden_markov``, ``ratings``, ``boltzmann`` and ``hidden_units``
-have the operations of one kind of model each, ``shared`` those of several. The ``__init__.py`` of a family defines the
+The families ``counts``, ``sequences``, ``contexts``, ``trees``, ``hidden_markov``, ``ratings`` and ``boltzmann`` have
+related operations each, ``shared`` those of several kinds of models. The ``__init__.py`` of a family defines the
 operations: functions whose annotations declare the checks of their arguments, and whose bodies are the specification,
 plain loops in float64. ``cpu.py``, ``torch.py`` and ``triton.py`` have the fast functions of the same names, built from
 ``machinery``.

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacenda import plugins
 from tacenda.errors import KernelError, PluginError, PluginUnavailableError, describe, warn
@@ -37,7 +37,7 @@ REFERENCE = "reference"
 #: The device of torch tensors in the memory of the host; "cpu" has NumPy arrays there.
 HOST_TENSORS = "cpu:0"
 FAMILIES = (
-    "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "hidden_units", "shared",
+    "counts", "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "shared",
 )  # fmt: skip
 
 Operation = Callable[..., Any]
@@ -63,7 +63,17 @@ class Backend(SimpleNamespace):
 
 
 _Choice = tuple[str, ...]
-_Owned = tuple[str, str, Any]  # name, distribution and backend
+
+
+class _Registered(NamedTuple):
+    """A backend, or the reason why it does not load."""
+
+    name: str
+    distribution: str
+    backend: Any = None
+    fault: str = ""
+
+
 chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
 _warned: set[tuple[str, str]] = set()
 # To search the registry costs as much as to run a kernel over a sentence, so the result is stored, by operation, kind
@@ -101,11 +111,11 @@ def operations() -> dict[str, list[str]]:
     Operations are in the order of their modules' names, whichever was imported first.
     """
     define_operations()
-    loaded, _ = _load_backends()
+    loaded = [each for each in _load_backends() if not each.fault]
     defined = sorted(OPERATIONS, key=lambda name: OPERATIONS[name].__module__)
-    names = [*defined, *(name for _, _, backend in loaded for name in functions_of(backend))]
+    names = [*defined, *(name for each in loaded for name in functions_of(each.backend))]
     return {
-        operation: [name for name, _, backend in loaded if offers(backend, operation)]
+        operation: [each.name for each in loaded if offers(each.backend, operation)]
         for operation in dict.fromkeys(names)
     }
 
@@ -145,8 +155,19 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
     if operation not in OPERATIONS:
         define_operations()
     key = operation, kind, chosen.get(), plugins.generation
-    loaded, unloaded = _load_backends()
-    fitting, skipped = _find_fitting(_select(loaded, unloaded, wanted), operation, kind)
+    registered = _load_backends()
+    fitting, skipped = _find_fitting(_select(registered, wanted), operation, kind)
+    unloaded = [each.fault for each in registered if each.fault]
+    if not fitting and kind == HOST_TENSORS:
+        raise KernelError(
+            f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
+        )
+    if not fitting:
+        raise KernelError(_explain(operation, kind, wanted, skipped + unloaded))
+    (best, run), *others = fitting
+    # the reference chosen by name needs no warning
+    if best == REFERENCE and not wanted:
+        _warn_of_reference(operation, skipped, unloaded)
 
     def try_others(declined: UnsupportedShape, *args: Any) -> Any:
         reasons = [*skipped, f"{best}: {declined}"]
@@ -159,15 +180,6 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
                 reasons.append(f"{name}: {error}")
         raise UnsupportedShape(_explain(operation, kind, wanted, reasons + unloaded)) from declined
 
-    if not fitting and kind == HOST_TENSORS:
-        raise KernelError(
-            f"no kernel backend runs {operation!r} on torch tensors of the CPU: give NumPy arrays, tensor.numpy()"
-        )
-    if not fitting:
-        raise KernelError(_explain(operation, kind, wanted, skipped + unloaded))
-    (best, run), *others = fitting
-    if best == REFERENCE and not wanted:  # what was chosen by name needs no warning
-        _warn_of_reference(operation, skipped, unloaded)
     if len(resolved) >= _REMEMBERED:
         resolved.clear()
     resolved[key] = run, try_others
@@ -179,19 +191,19 @@ def _explain(operation: str, kind: str, wanted: _Choice, reasons: list[str]) -> 
     on = f"{kind} ({'; '.join(reasons)})" if reasons else kind
     if not wanted:
         return f"no kernel backend runs {operation!r} on {on}: see `tacenda plugins kernels`"
-    others, _ = _find_fitting(_select(*_load_backends(), ()), operation, kind)
+    others, _ = _find_fitting(_select(_load_backends(), ()), operation, kind)
     names = [name for name, _ in others if name not in wanted]
     advice = f"add one that does, of {', '.join(names)}" if names else "no installed one does"
     return f"no kernel backend that {_name_choice(wanted)} chooses runs {operation!r} on {on}: {advice}"
 
 
 def _find_fitting(
-    backends: list[tuple[str, Any]], operation: str, kind: str
+    backends: list[_Registered], operation: str, kind: str
 ) -> tuple[list[tuple[str, Operation]], list[str]]:
     """Return the functions for an operation, in order, and a reason for each backend that has one but cannot run it."""
     fitting: list[tuple[str, Operation]] = []
     skipped: list[str] = []
-    for name, backend in backends:
+    for name, _, backend, _ in backends:
         try:
             if not offers(backend, operation):
                 continue
@@ -247,22 +259,20 @@ def functions_of(backend: Any) -> list[str]:
     ]
 
 
-def _load_backends() -> tuple[list[_Owned], list[str]]:
-    """Return the backends that load, best first, and a sentence for each that does not."""
-    loaded: list[_Owned] = []
-    skipped: list[str] = []
+def _load_backends() -> list[_Registered]:
+    """Return the backends, those that load best first."""
+    found: list[_Registered] = []
     for record in plugins.available("kernels"):
+        name, owner, backend, fault = record.name, record.distribution, None, ""
         try:
-            backend = plugins.get("kernels", record.name, distribution=record.distribution)
-            check_attributes(record.name, backend)
-            loaded.append((record.name, record.distribution, backend))
+            backend = plugins.get("kernels", name, distribution=owner)
+            check_attributes(name, backend)
         except (PluginError, KernelError) as error:  # a broken backend must not disturb the others
-            reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
-            skipped.append(reason)
+            fault = f"{name} of {owner} does not load ({describe(error.__cause__ or error)})"
             if record.status == "not loaded" and not isinstance(error, PluginUnavailableError):
-                warn(f"the kernel backend {reason}", RuntimeWarning)
-    loaded.sort(key=lambda owned: -owned[2].priority)
-    return loaded, skipped
+                warn(f"the kernel backend {fault}", RuntimeWarning)
+        found.append(_Registered(name, owner, backend, fault))
+    return sorted(found, key=lambda each: 0 if each.fault else -each.backend.priority)
 
 
 def check_attributes(name: str, backend: Any) -> None:
@@ -285,27 +295,28 @@ def _devices_of(backend: Any) -> Any:
     return Backend.devices if devices is None else devices
 
 
-def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[tuple[str, Any]]:
-    """Return the backends wanted, in the order wanted, or all of them, with their names."""
+def _select(registered: list[_Registered], wanted: _Choice) -> list[_Registered]:
+    """Return the backends wanted, in the order wanted, or all that load."""
+    loaded = [each for each in registered if not each.fault]
     if not wanted:
-        return [(name, backend) for name, _, backend in loaded]
+        return loaded
     selected = []
     for choice in wanted:
         name, _, owner = choice.partition("@")
-        named = [(d, b) for n, d, b in loaded if n == name and owner in ("", d)]
+        named = [each for each in loaded if each.name == name and owner in ("", each.distribution)]
         if not named:
-            known = ", ".join(name for name, _, _ in loaded)
-            why = "; ".join(reason for reason in unloaded if reason.startswith(f"{name} "))
+            known = ", ".join(each.name for each in loaded)
+            why = "; ".join(each.fault for each in registered if each.fault and each.name == name)
             raise KernelError(
                 f"no kernel backend {choice!r} is ready here"
                 f"{f' ({why})' if why else ''}, as {_name_choice(wanted)} asks for: choose from {known}"
             )
         if len(named) > 1:
-            owners = " and ".join(distribution for distribution, _ in named)
+            owners = " and ".join(each.distribution for each in named)
             raise KernelError(
-                f"the kernel backend {name!r} is offered by {owners}: say which, as {name}@{named[0][0]}"
+                f"the kernel backend {name!r} is offered by {owners}: say which, as {name}@{named[0].distribution}"
             )
-        selected.append((name, named[0][1]))
+        selected += named
     return selected
 
 

@@ -83,7 +83,10 @@ def operation(
 
 
 def _write_and_call(*args: Any, **kwargs: Any) -> Any:
-    """Run once as every public function, which then takes the code written for it: that takes half a millisecond."""
+    """Run as every public function until its first call, which replaces this code by that written for the operation.
+
+    To write it takes half a millisecond, too long for all operations of a module that is imported.
+    """
     return _write()(*args, **kwargs)  # type: ignore[name-defined]
 
 
@@ -137,7 +140,7 @@ _SPACE: dict[str, Any] = {
     "_loops": arguments.loops,
     "_ndarray": np.ndarray,
     "_floats": arguments.FLOATS,
-    "_ints": (np.dtype(np.int32), np.dtype(np.int64)),
+    "_converted": (np.dtype(np.int32), np.dtype(np.int64)),
     # in the byte order of the machine, for which loops are compiled
     "_int": frozenset(map(np.dtype, "bhilqBHILQ")),
     "_number": frozenset(map(np.dtype, "bhilqBHILQfd")),
@@ -153,17 +156,8 @@ def _write_quick(
     name, declared = specification.__name__, arguments.Declared(specification)
     order = [parameter.name for parameter in declared.parameters]
     names = ", ".join(order)
-
-    def check(*args: Any) -> Any:
-        values, device = declared.check(args)
-        if prepare is not None:
-            given = dict(zip(order, values, strict=True))
-            changed = prepare(**{argument: given[argument] for argument in taken})
-            values = [*(given | dict(changed or {})).values()]
-        return dispatch.resolve(name, device)(*values)
-
-    space = {**_SPACE, "_check": check, "_prepare": prepare}
-    space["_names"] = order
+    check = _make_check(declared, prepare, taken)
+    space = {**_SPACE, "_check": check, "_prepare": prepare, "_names": order}
     signature, unpacked, conditions, converted = [], [], [], []
     for parameter in declared.parameters:
         space[f"_default_{parameter.name}"] = parameter.default
@@ -213,6 +207,21 @@ def _write_quick(
     return quick
 
 
+def _make_check(declared: arguments.Declared, prepare: Any, taken: list[str]) -> Callable[..., Any]:
+    """Make the function for all other calls: it checks and prepares any arguments, and runs the operation."""
+
+    def check(*args: Any) -> Any:
+        values, device = declared.check(args)
+        if prepare is not None:
+            names = (parameter.name for parameter in declared.parameters)
+            given = dict(zip(names, values, strict=True))
+            changed = prepare(**{argument: given[argument] for argument in taken})
+            values = [*(given | dict(changed or {})).values()]
+        return dispatch.resolve(declared.name, device)(*values)
+
+    return check
+
+
 def _write_condition(value: str, part: arguments.Part, sizes: dict[str, str]) -> str:
     """Write the code that tests whether ``value`` is as declared, and that names its dimensions."""
     if isinstance(part.kind, type):
@@ -226,7 +235,7 @@ def _write_condition(value: str, part: arguments.Part, sizes: dict[str, str]) ->
             return f"{size} == {dim}"
         if dim in sizes:
             return f"{size} == {sizes[dim]}"
-        sizes[dim] = f"_n_{dim.strip('*')}"
+        sizes[dim] = f"_n_{dim.replace('*', 'rest_')}"
         return f"({sizes[dim]} := {size}) {'>= 0' if more else 'is not None'}"
 
     asked = [f"{value}.__class__ is _ndarray"]
@@ -245,14 +254,14 @@ def _write_condition(value: str, part: arguments.Part, sizes: dict[str, str]) ->
     elif spec.kind in KINDS:
         asked.append(f"{value}.dtype in _{spec.kind}")
     elif part.converts:
-        asked.append(f"{value}.dtype in _ints")
+        asked.append(f"{value}.dtype in _converted")
     else:
         asked.append(f"{value}.dtype is _{spec.kind}")
     if arguments.in_place in marks:
         asked.append(f"{value}.flags.{'behaved' if arguments.any_layout in marks else 'carray'}")
     elif arguments.any_layout not in marks:
         asked.append(f"{value}.flags.c_contiguous")
-    rest = spec.dims[-1:] if spec.dims[-1].startswith("*") else ()
+    rest = [dim for dim in spec.dims[-1:] if dim.startswith("*")]
     dims = spec.dims[: len(spec.dims) - len(rest)]
     if len(spec.dims) == len(dims) == 1:  # without a tuple of the shape
         asked += [f"{value}.ndim == 1", fits(dims[0], f"len({value})")]

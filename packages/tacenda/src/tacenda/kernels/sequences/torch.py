@@ -1,9 +1,10 @@
-"""The linear recurrence on a GPU: products of matrices, each of one step of all sequences.
+"""Operations of linear dynamical systems on a GPU, in plain torch.
 
-A sequence of more than `CHUNK` tokens is cut into chunks that run side by side from states of zeros. Their correct last
-states are a recurrence over the chunks with a power of F, computed by this same function; then a second run without
-input adds the contribution of the inherited states. That is twice the flops, in products that fill the device. The cuts
-of a sequence depend on F and its length alone. Memory besides the result: a copy of it, sorted by steps.
+The linear recurrence is products of matrices, each of one step of all sequences. A sequence of more than `CHUNK` tokens
+is cut into chunks that run side by side from states of zeros. Their correct last states are a recurrence over the
+chunks with a power of F, computed by this same function; then a second run without input adds the contribution of the
+inherited states. That is twice the flops, in products that fill the device. The cuts of a sequence depend on F and its
+length alone. Memory besides the result: a copy of it, sorted by steps.
 """
 
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from tacenda.array_ops import to_tensors
+from tacenda.kernels.sequences import LEAST_SQUARED_LENGTH
 
 CHUNK = 64
 """Tokens of a chunk."""
@@ -83,3 +85,8 @@ def _find_ends(order: Any, sizes: Any, running: Any) -> Any:
     ends = np.empty(len(order), np.int64)
     ends[order] = begins[sizes[order] - 1] + np.arange(len(order))
     return ends
+
+
+def unit_rows(X):
+    lengths = torch.linalg.vector_norm(X, dim=1, keepdim=True, dtype=torch.float64)
+    return X.div_(lengths.clamp_(min=LEAST_SQUARED_LENGTH**0.5))

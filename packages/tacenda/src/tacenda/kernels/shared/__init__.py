@@ -1,4 +1,4 @@
-"""Operations of several models: steps of optimizers, sparse times dense, and rows of unit length.
+"""Operations of several models: steps of optimizers, and sparse counts times a dense matrix.
 
 On a CUDA device floating arrays are torch tensors there, unless said otherwise. NaN and infinity propagate, and all
 operations release the GIL. No result depends on the number of threads.
@@ -132,21 +132,3 @@ def sparse_product(
                 raise KernelError(f"row {i} has a column index {k} outside 0 .. {columns - 1}")
             y[i] += r[i] * float(data[p]) * c[k] * x[k]
     return y.astype(np.float32)
-
-
-# -- rows of unit length -------------------------------------------------------------------------------
-
-#: Shorter rows are divided by the root of this instead of their length, so that rows of zeros do not become NaN.
-LEAST_SQUARED_LENGTH = 1e-12
-
-
-@operation
-def unit_rows(X: Float[Array, "rows columns", in_place, any_layout]) -> Any:
-    """Divide every row of X (rows, columns) by its length, in place, and return X.
-
-    Rows shorter than 1e-6 are divided by 1e-6, so they stay shorter than one, and rows of zeros stay zero. X may be
-    some of the columns of a larger matrix.
-    """
-    for i, x in enumerate(X.astype(np.float64)):
-        X[i] = x / np.sqrt(max(x @ x, LEAST_SQUARED_LENGTH))
-    return X

@@ -4,7 +4,6 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
@@ -13,7 +12,7 @@ from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.memory import WIDE, aligned, aligned_zeros
 from tacenda.kernels.machinery.rows import add_rows
 from tacenda.kernels.machinery.threads import in_parts, over_ranges
-from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON, LEAST_SQUARED_LENGTH
+from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON
 
 # -- adagrad ----------------------------------------------------------------------------------------
 #
@@ -204,37 +203,3 @@ def _share_rows(indptr: NDArray[np.int64], n: int) -> list[tuple[int, int]]:
     cuts = np.searchsorted(work, np.linspace(0, work[-1], n + 1)[1:-1])
     ends = np.r_[0, np.clip(cuts, 0, rows), rows]
     return [(int(a), int(b)) for a, b in pairwise(ends) if a < b]
-
-
-# -- rows of unit length ------------------------------------------------------------------------------
-
-
-def unit_rows(X):
-    step, rest = divmod(X.strides[0], X.itemsize)
-    if rest or step < X.shape[1] or X.strides[1] != X.itemsize or not X.size:
-        squared = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        X /= np.sqrt(np.maximum(squared, LEAST_SQUARED_LENGTH))[:, None]
-        return X
-    # as one vector, so that the compiler knows that the elements of a row are next to each other
-    flat = as_strided(X, ((len(X) - 1) * step + X.shape[1],), (X.itemsize,))
-    _unit_rows(flat, step, len(X), X.shape[1], X.dtype.type(LEAST_SQUARED_LENGTH))
-    return X
-
-
-@njit(fastmath={"contract", "reassoc"})
-def _unit_rows(flat, step, n_rows, n_columns, tiny):
-    """Divide each row by its length: row i is ``flat[i step : i step + n_columns]``."""
-    one = flat.dtype.type(1)
-    for i in range(n_rows):
-        row = flat[i * step : i * step + n_columns]
-        squared = flat.dtype.type(0)
-        for j in range(n_columns):
-            squared += row[j] * row[j]
-        if squared == np.inf:  # in float32 from lengths of 2e19
-            length = np.sqrt(np.sum(row.astype(np.float64) ** 2))
-            for j in range(n_columns):
-                row[j] /= length
-            continue
-        factor = one / np.sqrt(max(squared, tiny))
-        for j in range(n_columns):
-            row[j] *= factor

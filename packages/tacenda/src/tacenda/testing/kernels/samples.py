@@ -12,9 +12,10 @@ import numpy as np
 from tacenda import kernels
 from tacenda.kernels import boltzmann, contexts, ratings, trees
 from tacenda.kernels import hidden_markov as hmm
+from tacenda.kernels.boltzmann import pack_inputs
+from tacenda.kernels.counts import Counts
 from tacenda.kernels.dispatch import REFERENCE
-from tacenda.kernels.hidden_units import pack_inputs
-from tacenda.kernels.sequences import Counts, Modes
+from tacenda.kernels.sequences import Modes
 
 Sample = tuple[str, tuple[Any, ...]]
 
