@@ -128,9 +128,7 @@ def version_of(distribution: str) -> str:
 
 def available(kind: str | None = None) -> list[PluginRecord]:
     """List the plugins of one kind, or of all kinds, without importing any."""
-    if kind is not None and kind not in KINDS:
-        raise _unknown_kind(kind)
-    kinds = KINDS if kind is None else (kind,)
+    kinds = KINDS if kind is None else (_check_kind(kind),)
     found = [_outcomes.get(r, (r,))[0] for r in records() if r.kind in kinds]
     return sorted(found, key=lambda r: (KINDS.index(r.kind), r.name, r.distribution, r.target))
 
@@ -157,8 +155,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     PluginUnavailableError
         The plugin says that it cannot work on this machine.
     """
-    if kind not in KINDS:
-        raise _unknown_kind(kind)
+    _check_kind(kind)
     if distribution is None and isinstance(name, str) and "@" in name:
         name, _, distribution = name.rpartition("@")
     claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
@@ -222,8 +219,7 @@ def make(
             f"plugins under tacenda.{kind} are used as they are: take one with plugins.get({kind!r}, {name!r})"
         )
     model_class = get(kind, name, distribution=distribution)
-    if options is None:
-        options = {}
+    options = {} if options is None else options
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise ConfigurationError(
             f"options must be a mapping of names to values, not {options!r:.80}"
@@ -245,48 +241,37 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     Raises PluginError if the kind is unknown, the name is empty or has an @, or another object is installed under it:
     by ``distribution`` or, without one, from the same module and attribute, as that of a class that was defined again.
     """
+    global generation
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
-    if kind not in KINDS:
-        raise _unknown_kind(kind)
+    _check_kind(kind)
     # NAME@DISTRIBUTION is how `get` tells two apart
     if not isinstance(name, str) or not name or "@" in name:
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
-    claim, outcome = _load_installed(record, obj) or (record, None)
-    if outcome is not None and outcome[1] is not obj:
-        found, advice = outcome[0], "leave out register to use that one"
-        if found.cause is not None:
-            advice = f"that one cannot be loaded ({describe(found.cause)}), so repair it"
-        raise PluginError(
-            f"{found.distribution} installs another {name!r} under tacenda.{kind}, from {found.target}: "
-            f"{advice}, or uninstall it to try yours"
-        )
-    global generation
-    with _lock:
-        if outcome is not None:
-            _outcomes[claim] = outcome
-        else:
-            _outcomes.pop(record, None)
-            _registered[record.key] = record, obj
-        generation += 1
-
-
-def _load_installed(
-    record: PluginRecord, obj: Any
-) -> tuple[PluginRecord, tuple[PluginRecord, Any]] | None:
-    """Return the claim of what is installed as this record, and the outcome of loading it; None if nothing is.
-
-    For a distribution that was not named, this is what is installed from the same target, or is the same object.
-    """
     for claim in records():
-        if (claim.kind, claim.name) != (record.kind, record.name) or is_registered(claim):
-            continue
         is_same = claim.key == record.key
-        if is_same or record.distribution == RUNTIME:
-            outcome = _load(claim)  # again, as the module may have been reloaded since
-            if is_same or claim.target == record.target or outcome[1] is obj:
-                return claim, outcome
-    return None
+        if (claim.kind, claim.name) != (kind, name) or is_registered(claim):
+            continue
+        if not is_same and distribution != RUNTIME:
+            continue
+        found, value = _load(claim)  # again, as the module may have been reloaded since
+        if value is obj:
+            with _lock:
+                _outcomes[claim] = found, value
+                generation += 1
+            return
+        if is_same or claim.target == target:
+            advice = "leave out register to use that one"
+            if found.cause is not None:
+                advice = f"that one cannot be loaded ({describe(found.cause)}), so repair it"
+            raise PluginError(
+                f"{found.distribution} installs another {name!r} under tacenda.{kind}, from {found.target}: "
+                f"{advice}, or uninstall it to try yours"
+            )
+    with _lock:
+        _outcomes.pop(record, None)
+        _registered[record.key] = record, obj
+        generation += 1
 
 
 def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
@@ -321,8 +306,11 @@ def say_none(kind: str | None) -> str:
     return f"none is installed{f'; the package {home} has some' if home else ''}"
 
 
-def _unknown_kind(kind: str) -> PluginError:
-    return PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
+def _check_kind(kind: str) -> str:
+    """Return a kind. Raises PluginError if it is unknown."""
+    if kind not in KINDS:
+        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
+    return kind
 
 
 def records() -> list[PluginRecord]:
