@@ -51,11 +51,8 @@ def boltzmann_divergence(cases, chosen, machine, seed):
 
 def boltzmann_descent(cases, chosen, machine, seed, descent):
     parts, tied = _split_levels(machine), machine.weights.ndim == 2
-    return float(
-        _descend(
-            tuple(cases), chosen, parts, xorshift.wrap_seed(seed), tied, tuple(map(float, descent))
-        )
-    )
+    numbers = xorshift.wrap_seed(seed), tied, tuple(descent)
+    return float(_descend(tuple(cases), chosen, parts, *numbers))
 
 
 def _split_levels(machine):

@@ -56,10 +56,7 @@ class _Notice(event.Listener):
         if is_cached is None or self.is_announced:
             return
         self.is_announced = True
-        if is_cached:
-            announce("compiling kernels (once, for this and later runs)")
-        else:
-            announce("compiling kernels")
+        announce("compiling kernels" + " (once, for this and later runs)" * is_cached)
 
     def on_end(self, ended: Any) -> None:
         return None
@@ -171,14 +168,8 @@ def njit(
     """
 
     def decorate(target: _Function) -> Any:
-        options: dict[str, Any] = {
-            "nogil": True,
-            "parallel": False,
-            "fastmath": fastmath,
-            "error_model": "numpy",
-        }
-        if inline:
-            options["inline"] = "always"
+        options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
+        options["inline"] = "always" if inline else "never"
         _is_cached[target] = True
         try:
             compiled = numba.njit(cache=True, **options)(target)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.array_ops import zeros
 from tacenda.arrays import Array, Float32, Int, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.arguments import cast, check_range, convert_like, host, in_place
@@ -140,14 +141,13 @@ def _broadcast(name: str, given: Any, dtype: Any, shape: tuple[int, ...], like: 
     array = convert_like(name, given, dtype, like)
     if tuple(array.shape) == shape:
         return array
+    spread = zeros(shape, array)
     try:
-        if isinstance(array, np.ndarray):
-            return np.ascontiguousarray(np.broadcast_to(array, shape))
-        return array.broadcast_to(shape).contiguous()
+        spread[...] = array
     except (ValueError, RuntimeError):
-        raise KernelError(
-            f"{name} must be {shape}, or broadcast to it, not {tuple(array.shape)}"
-        ) from None
+        found = tuple(array.shape)
+        raise KernelError(f"{name} must be {shape}, or broadcast to it, not {found}") from None
+    return spread
 
 
 @operation(prepare=_complete_sgd)
