@@ -240,6 +240,7 @@ def test_a_broken_operation_leaves_the_backend_s_others_alone(install):
     install.backend("broken", Broken())
     assert kernels.resolve("op")() == "low"
     assert kernels.resolve("other")() == "other"
+    assert kernels.operations()["op"] == ["low"]
     with kernels.use("broken"), pytest.raises(KernelError, match="no_such_module"):
         kernels.resolve("op")
 

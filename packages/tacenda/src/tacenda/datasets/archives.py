@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -50,10 +51,7 @@ def extract(
     if ``folder`` exists.
     """
     archive, folder = Path(archive), Path(folder)
-
-    def fault(message: str) -> DataError:
-        return DataError(f"{archive.name} is refused: {message}; nothing was unpacked")
-
+    fault = partial(_describe_fault, archive)
     if folder.exists():
         raise DataError(f"{folder} exists already: remove it or choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +129,10 @@ def _open_members(
         raise DataError(f"{archive.name} is of no kind that can be unpacked: zip, tar, gz, xz, bz2")
 
 
+def _describe_fault(archive: Path, message: str) -> DataError:
+    return DataError(f"{archive.name} is refused: {message}; nothing was unpacked")
+
+
 class _Bounded:
     """A stream that fails after ``limit`` bytes, which bounds what `tarfile` reads besides the members."""
 
@@ -141,7 +143,5 @@ class _Bounded:
         data = self.stream.read(min(size, self.left + 1) if size >= 0 else self.left + 1)
         self.left -= len(data)
         if self.left < 0:
-            raise DataError(
-                f"{self.archive.name} is refused: it unpacks to more than {self.limit:,} bytes; nothing was unpacked"
-            )
+            raise _describe_fault(self.archive, f"it unpacks to more than {self.limit:,} bytes")
         return data

@@ -291,8 +291,7 @@ def _stream(url: str, path: str, item: Download, timeout: float) -> None:
             raise _RefusedError(str(error)) from error
         # some servers call a .tgz encoded; it is stored as it was published, not decoded
         response.raw.headers.pop("content-encoding", None)
-        length = response.headers.get("content-length", "")
-        announced = int(length) if length.isascii() and length.isdigit() else None
+        announced = reading.whole_number(response.headers.get("content-length", ""))
         if (announced or 0) > item.max_bytes:
             raise _RefusedError(
                 f"it is {announced:,} bytes long and {item.max_bytes:,} is the most expected"

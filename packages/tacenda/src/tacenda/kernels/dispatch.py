@@ -114,8 +114,15 @@ def operations() -> dict[str, list[str]]:
     loaded = [each for each in _load_backends() if not each.fault]
     defined = sorted(OPERATIONS, key=lambda name: OPERATIONS[name].__module__)
     names = [*defined, *(name for each in loaded for name in functions_of(each.backend))]
+
+    def is_offered(operation: str, backend: Any) -> bool:
+        try:
+            return offers(backend, operation)
+        except Exception:  # of a backend that imports its operations when it is asked for them
+            return False
+
     return {
-        operation: [each.name for each in loaded if offers(each.backend, operation)]
+        operation: [each.name for each in loaded if is_offered(operation, each.backend)]
         for operation in dict.fromkeys(names)
     }
 

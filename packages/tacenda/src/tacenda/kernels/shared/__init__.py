@@ -13,6 +13,7 @@ from tacenda.arrays import Array, Float, Int, Number, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.arguments import any_dtype, any_layout, in_place
 from tacenda.kernels.operation import operation
+from tacenda.offsets import rises
 
 # -- steps of optimizers -----------------------------------------------------------------------------
 
@@ -86,6 +87,12 @@ def _check_sparse(indptr: Any, indices: Any, threads: int) -> None:
     if indptr[0] < 0 or indptr[-1] > len(indices):
         raise KernelError(
             f"indptr runs from {indptr[0]} to {indptr[-1]}, and there are {len(indices)} indices"
+        )
+    if isinstance(indptr, np.ndarray) and not rises(indptr):
+        ends = indptr[1:]
+        row = np.flatnonzero((ends < indptr[:-1]) | (ends > len(indices)))[0]
+        raise KernelError(
+            f"row {row} of the sparse operand runs from {indptr[row]} to {ends[row]}: indptr does not ascend"
         )
 
 

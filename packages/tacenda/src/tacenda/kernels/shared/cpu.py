@@ -93,13 +93,11 @@ _SHARES_PER_THREAD = 8
 
 @njit
 def _split_rows(indptr, indices, bounds, first, last, splits):
-    """Fill splits[t, i], the place where row i enters tile t; return the first row that is not sound, or -1."""
+    """Fill splits[t, i], the place where row i enters tile t; return the first row with a bad index, or -1."""
     tiles = len(bounds) - 1
     for i in range(first, last):
         p = indptr[i]
         end = indptr[i + 1]
-        if p < 0 or end < p or end > len(indices):
-            return i
         previous = 0  # so that a negative first index is out of order
         splits[0, i] = p
         for t in range(tiles):
@@ -185,14 +183,10 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
     shares = _SHARES_PER_THREAD * threads if threads > 1 else 1
     over_ranges(work, _share_rows(starts, shares), threads)
     if bad_rows:
-        begin, end = starts[min(bad_rows) :][:2]
-        fault = f"runs from {begin} to {end} in indptr, which must ascend up to {len(indices)}"
-        if 0 <= begin <= end <= len(indices):
-            fault = (
-                f"has column indices that do not ascend or are outside 0 .. {columns - 1}: "
-                "sort the indices of every row and check the shape"
-            )
-        raise KernelError(f"row {min(bad_rows)} of the sparse operand {fault}")
+        raise KernelError(
+            f"row {min(bad_rows)} of the sparse operand has column indices that do not ascend or are "
+            f"outside 0 .. {columns - 1}: sort the indices of every row and check the shape"
+        )
     return out
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from tacenda import kernels
 from tacenda.kernels import boltzmann, contexts, ratings, trees
 from tacenda.kernels import hidden_markov as hmm
-from tacenda.kernels.boltzmann import pack_inputs
 from tacenda.kernels.counts import Counts
 from tacenda.kernels.dispatch import REFERENCE
 from tacenda.kernels.sequences import Modes
@@ -23,7 +22,7 @@ SPECIFICATION = f"{REFERENCE}@tacenda"
 """The backend that others are compared with, also while it is itself under test."""
 
 
-# -- sequences ---------------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------
 
 
 def lagged_counts() -> Iterator[Sample]:
@@ -52,6 +51,18 @@ def merge_counts() -> Iterator[Sample]:
                     yield f"{label}, density {density}", (parts, vocabulary)
 
 
+def random_counts(rows: int, columns: int, density: float, dtype: Any, seed: int) -> Counts:
+    """Return a random table as CSR, integers in ``data``."""
+    rng = np.random.default_rng(seed)
+    present = rng.random((rows, columns)) < density
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int64)
+    indices = np.nonzero(present)[1].astype(np.int32)
+    return Counts(indptr, indices, rng.integers(1, 1000, len(indices)).astype(dtype))
+
+
+# -- sequences ---------------------------------------------------------------------------------------
+
+
 def linear_recurrence() -> Iterator[Sample]:
     """No tokens, empty sequences, one state, both directions."""
     for states in (1, 3, 63):
@@ -78,6 +89,13 @@ def modal_scan() -> Iterator[Sample]:
                 kept = "not kept" if out is None else "kept"
                 arguments = (Modes(real, pairs), table, ids, offsets, given, reverse, out, 1)
                 yield f"{label}, states {kept}", arguments
+
+
+def unit_rows() -> Iterator[Sample]:
+    """No rows, no columns, one of each, and a row of zeros."""
+    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
+        yield f"{rows} rows of {width}", (_normal(np.random.default_rng(rows), rows, width),)
+    yield "63 rows of 7, zeros", (np.zeros((63, 7), np.float32),)
 
 
 def _sequences() -> Iterator[tuple[Any, ...]]:
@@ -118,34 +136,6 @@ def adam() -> Iterator[Sample]:
             rng = np.random.default_rng(t)
             table, mean, square, gradient = (_normal(rng, *shape) for _ in range(4))
             yield f"{shape}, step {t}", (table, mean, square**2, gradient, 0.01, t)
-
-
-def unit_rows() -> Iterator[Sample]:
-    """No rows, no columns, one of each, and a row of zeros."""
-    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
-        yield f"{rows} rows of {width}", (_normal(np.random.default_rng(rows), rows, width),)
-    yield "63 rows of 7, zeros", (np.zeros((63, 7), np.float32),)
-
-
-def hidden_sums() -> Iterator[Sample]:
-    """No contexts, one word, one hidden unit, words and contexts beside whole vectors, numbers of every size."""
-    for n_contexts, types, hidden, size in (
-        (0, 3, 2, 1.0), (1, 1, 1, 1.0), (3, 17, 1, 30.0), (5, 33, 63, 0.1), (9, 15, 100, 3.0),
-    ):  # fmt: skip
-        rng = np.random.default_rng(hidden)
-        inputs = (rng.standard_normal((types, hidden)) * size).astype(np.float32)
-        given = (rng.standard_normal((n_contexts, hidden)) * size).astype(np.float32)
-        label = f"{n_contexts} contexts, {types} words, {hidden} units, numbers about {size}"
-        yield label, (pack_inputs(inputs), given)
-
-
-def random_counts(rows: int, columns: int, density: float, dtype: Any, seed: int) -> Counts:
-    """Return a random table as CSR, integers in ``data``."""
-    rng = np.random.default_rng(seed)
-    present = rng.random((rows, columns)) < density
-    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int64)
-    indices = np.nonzero(present)[1].astype(np.int32)
-    return Counts(indptr, indices, rng.integers(1, 1000, len(indices)).astype(dtype))
 
 
 # -- trees -------------------------------------------------------------------------------------------
@@ -424,6 +414,9 @@ def choice_steps() -> Iterator[Sample]:
         )
 
 
+# -- Boltzmann machines ------------------------------------------------------------------------------
+
+
 def boltzmann_divergence() -> Iterator[Sample]:
     """One hidden unit, two levels, a case without ratings, tied and untied weights, identities."""
     for n_cases, visible, hidden, K in ((1, 1, 1, 2), (4, 6, 63, 5), (3, 2, 5, 10)):
@@ -464,6 +457,18 @@ def boltzmann_expectations() -> Iterator[Sample]:
                 rng.random((4, hidden), np.float32), np.linspace(-1, 1, K, dtype=np.float32), _normal(rng, 4),
             )  # fmt: skip
             yield f"{n} pairs, {hidden} hidden, {K} levels, tied={tied}", arguments
+
+
+def hidden_sums() -> Iterator[Sample]:
+    """No contexts, one word, one hidden unit, words and contexts beside whole vectors, numbers of every size."""
+    for n_contexts, types, hidden, size in (
+        (0, 3, 2, 1.0), (1, 1, 1, 1.0), (3, 17, 1, 30.0), (5, 33, 63, 0.1), (9, 15, 100, 3.0),
+    ):  # fmt: skip
+        rng = np.random.default_rng(hidden)
+        inputs = (rng.standard_normal((types, hidden)) * size).astype(np.float32)
+        given = (rng.standard_normal((n_contexts, hidden)) * size).astype(np.float32)
+        label = f"{n_contexts} contexts, {types} words, {hidden} units, numbers about {size}"
+        yield label, (boltzmann.pack_inputs(inputs), given)
 
 
 # -- numbers -----------------------------------------------------------------------------------------
