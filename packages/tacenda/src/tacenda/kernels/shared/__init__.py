@@ -13,7 +13,6 @@ from tacenda.arrays import Array, Float, Int, Number, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.arguments import any_dtype, any_layout, in_place
 from tacenda.kernels.operation import operation
-from tacenda.offsets import rises
 
 # -- steps of optimizers -----------------------------------------------------------------------------
 
@@ -88,11 +87,11 @@ def _check_sparse(indptr: Any, indices: Any, threads: int) -> None:
         raise KernelError(
             f"indptr runs from {indptr[0]} to {indptr[-1]}, and there are {len(indices)} indices"
         )
-    if isinstance(indptr, np.ndarray) and not rises(indptr):
-        ends = indptr[1:]
-        row = np.flatnonzero((ends < indptr[:-1]) | (ends > len(indices)))[0]
+    begins, ends = indptr[:-1], indptr[1:]
+    if isinstance(indptr, np.ndarray) and (ends < begins).any():
+        row = np.flatnonzero((ends < begins) | (ends > len(indices)))[0]
         raise KernelError(
-            f"row {row} of the sparse operand runs from {indptr[row]} to {ends[row]}: indptr does not ascend"
+            f"row {row} of the sparse operand runs from {begins[row]} to {ends[row]}: indptr does not ascend"
         )
 
 
