@@ -138,8 +138,10 @@ def _check_ids(offsets: Any, ids: Any, users: Any, n_items: int, what: str) -> N
 
 def _broadcast(name: str, given: Any, dtype: Any, shape: tuple[int, ...], like: Any) -> Any:
     """Return a number or an array in a dtype, broadcast to a shape, where ``like`` is. Raises KernelError."""
-    is_array = given.__class__ is like.__class__ is np.ndarray
-    if is_array and given.dtype == dtype and given.shape == shape:
+    is_here = like.__class__ is np.ndarray
+    if is_here and given.__class__ is float:
+        return np.full(shape, given, dtype)
+    if is_here and given.__class__ is np.ndarray and (given.dtype, given.shape) == (dtype, shape):
         return np.ascontiguousarray(given)
     array = convert_like(name, given, dtype, like)
     spread = zeros(shape, array)
