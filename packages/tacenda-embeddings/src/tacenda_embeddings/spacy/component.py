@@ -361,8 +361,8 @@ class DocEncoder:
         self.width, self._vocabulary = int(model.width), model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
         self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
-        read, self._blank = (self._vocabulary.id_of, -1) if self._takes_ids else (str, None)
-        self._cache = WordCache(read, self._blank, self._vocabulary)
+        read, blank = (self._vocabulary.id_of, -1) if self._takes_ids else (str, None)
+        self._cache = WordCache(read, blank, self._vocabulary)
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
         if self._takes_ids:
@@ -381,7 +381,7 @@ class DocEncoder:
             return []
         self._prepare()
         words = np.array(self._cache.read(docs), np.int32 if self._takes_ids else object)
-        is_word = words != self._blank
+        is_word = words != self._cache.blank
         offsets = np.cumsum([0, *map(len, docs)])
         n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
         arrays, pieces = self._allocate(np.diff(n_before[offsets]).tolist())

@@ -31,7 +31,7 @@ class WordCache(dict[int, Any]):
         self, look_up: Callable[[str], Any], blank: Any, vocabulary: Container[str]
     ) -> None:
         self.look_up = look_up
-        self._blank = blank
+        self.blank = blank
         self._vocabulary = vocabulary
 
     def read(self, docs: Sequence[Doc]) -> list[Any]:
@@ -56,7 +56,7 @@ class WordCache(dict[int, Any]):
             return self[orth]
         except KeyError:
             text = vocab.strings[orth]
-        value = self.look_up(text) if text.strip() else self._blank
+        value = self.look_up(text) if text.strip() else self.blank
         kept = passing if vocab.in_memory_zone and text not in self._vocabulary else self
         if len(kept) >= CACHE_LIMIT:
             kept.clear()
