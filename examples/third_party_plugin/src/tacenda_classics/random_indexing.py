@@ -27,9 +27,9 @@ from tacenda_classics.decayed_sums import decayed_sum
 
 
 class Rows(Arrays):
-    """The saved arrays: a row for each type of the vocabulary."""
+    """The saved arrays: a row for each type of the vocabulary, as long as the option ``dimensions`` says."""
 
-    table: Float32[Array, "types width"]
+    table: Float32[Array, "types dimensions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,3 @@ class RandomIndexing(Estimator):
             right = decayed_sum(own[::-1], decay)[::-1] - own
             arrays.append(np.hstack([own, left + right]))
         return arrays
-
-    def _sizes(self) -> dict[str, Any]:
-        """Return the dimensions that a saved table must have."""
-        return {"types": len(self.vocabulary), "width": self.settings.dimensions}

@@ -117,8 +117,9 @@ def test_the_ngram_of_a_word_is_not_the_base_also_after_loading(named):
     inventory = learned(
         ["<base>", "a<base>", "<base>b", "a<base>b"], segmenter="ngrams", base=False
     )
-    saved = dict(inventory.arrays()) | pack_names("morphemes.names", [named, *inventory.names[1:]])
-    loaded = Inventory.from_arrays(inventory.vocabulary, "ngrams", False, saved)
+    renamed = pack_names("morphemes.names", [named, *inventory.names[1:]])
+    known = {name: getattr(inventory, name) for name in ("vocabulary", "segmenter", "base")}
+    loaded = Inventory.from_arrays(inventory.to_arrays() | renamed, **known)
     for found in (inventory, loaded):
         assert 0 not in found.ids
         assert 0 not in ids_of(found, "<base>c")

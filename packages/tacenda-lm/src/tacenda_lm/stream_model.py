@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import Arrays
 from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
@@ -26,16 +27,20 @@ from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
 
 
-class Predictor:
+class Predictor(Arrays):
     """Base of fitted models that predict a word from a vector. Ids are already checked; logarithms are natural.
 
     A subclass implements `start`, `after`, `vectors`, `rows` and `passes`; the other methods follow from these. Instead
     of `passes` it may implement `score`, `score_from`, `vectors_from` and `distributions`.
     """
 
+    parameters: Any  # the learned arrays, declared by the subclass
     boundary: int  # the id of ``</s>``, after which a text begins
-    n_types: int
-    parameters: Any  # `tacenda.arrays.Arrays`
+
+    @property
+    def n_types(self) -> int:
+        """The number of words that can be predicted."""
+        return len(self.parameters.biases)
 
     def start(self) -> State:
         """Return the state after one ``</s>``."""
@@ -66,11 +71,6 @@ class Predictor:
     def pick(self, vectors: Floats, words: Ids) -> Float64:
         """Return log p(word) of one word for each vector (rows,)."""
         return self.rows(vectors)[np.arange(len(words)), words].astype(np.float64)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the learned arrays by name, to save them."""
-        arrays: dict[str, npt.NDArray[Any]] = self.parameters.to_arrays()
-        return arrays
 
     # -- methods that follow from these ------------------------------------------------------------
 
@@ -107,17 +107,17 @@ class Predictor:
 class StreamModel(LanguageModel):
     """Base of the models whose settings have ``across_sentences``.
 
-    A subclass implements ``_fit``, which sets the vocabulary and the predictor, and ``_read_arrays``, which sets the
-    predictor.
+    A subclass names the class of its `Predictor` in ``learned_class``, and implements ``_fit``, which sets the
+    vocabulary and the predictor as ``learned``.
     """
 
     distribution: ClassVar[str] = "tacenda-lm"
     keeps_checkpoints = True
-    _predictor: Predictor | None = None
+    learned: Predictor | None
 
     @property
     def _fitted(self) -> Predictor:
-        return self._learned(self._predictor)
+        return self._learned(self.learned)
 
     @property
     def parameters(self) -> Any:
@@ -200,5 +200,5 @@ class StreamModel(LanguageModel):
 
     # -- saved model -------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self._fitted.arrays(), **self.vocabulary.arrays()}
+    def _sizes(self) -> dict[str, Any]:
+        return {**super()._sizes(), "boundary": self.vocabulary.boundary_id}

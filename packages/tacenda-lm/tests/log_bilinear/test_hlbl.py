@@ -44,7 +44,7 @@ def test_without_context_across_sentences_both_measures_agree():
 
 def test_words_are_clustered_by_what_their_contexts_predict_beyond_the_average_context(model):
     assert model.fitted_on["tree"]["codes_per_word"] == 2
-    predictor, text_ids = model._predictor, [model.vocabulary.encode(s) for s in text(20, 4)]
+    predictor, text_ids = model.learned, [model.vocabulary.encode(s) for s in text(20, 4)]
     ids = np.concatenate([[*each, predictor.boundary] for each in text_ids])
     state, predicted = predictor.start(), []
     for word in ids.tolist():

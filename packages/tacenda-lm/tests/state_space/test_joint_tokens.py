@@ -46,7 +46,7 @@ def test_it_comes_back_from_its_arrays():
     ids = np.random.default_rng(0).integers(TYPES, size=200).astype(np.int32)
     joint = runs_of(ids)
     again = JointTokens.from_arrays(joint.to_arrays(), n_types=TYPES, unknown=UNKNOWN)
-    again.check()
+    again.check_saved()
     windows = np.random.default_rng(1).integers(TYPES, size=(3, 5, LONGEST))
     np.testing.assert_array_equal(again.find_rows(windows), joint.find_rows(windows))
 
@@ -67,4 +67,6 @@ def test_it_comes_back_from_its_arrays():
 )
 def test_what_are_no_runs_is_refused(keys, sizes):
     with pytest.raises(ArtifactError):
-        JointTokens(np.array(keys, np.int64), np.array(sizes, np.int64), TYPES, UNKNOWN).check()
+        JointTokens(
+            np.array(keys, np.int64), np.array(sizes, np.int64), TYPES, UNKNOWN
+        ).check_saved()

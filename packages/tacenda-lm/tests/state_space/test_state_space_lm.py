@@ -40,7 +40,7 @@ def scores_in_a_plain_loop(model, ids):
     p = {name: array.astype(np.float64) for name, array in model.parameters.items()}
     settings, unknown = model.settings, model.vocabulary.unknown_id
     variance, n_q = settings.advanced.variance, settings.internal
-    n_types, joint = len(model.vocabulary), model._predictor.joint
+    n_types, joint = len(model.vocabulary), model.learned.joint
     before, q, scores = [model.vocabulary.boundary_id], np.zeros(n_q), []
     for y in ids:
         last = before[::-1][: settings.order - 1]
@@ -83,7 +83,7 @@ def test_scores_are_those_of_the_equations(model):
         found, scores_in_a_plain_loop(model, ids.tolist()), rtol=0, atol=2e-5
     )
     vectors, _ = model.vectors_from(model.start(), ids)
-    np.testing.assert_allclose(model._predictor.pick(vectors, ids), found, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(model.learned.pick(vectors, ids), found, rtol=0, atol=2e-5)
 
 
 def test_all_texts_of_a_length_have_a_probability_of_one_together():

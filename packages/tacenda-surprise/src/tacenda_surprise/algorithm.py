@@ -855,9 +855,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._usual_items = max(float(config.get("usual_items", 0.0)), 0.0)
         super()._read_arrays(config, arrays)
 
-    def _sizes(self) -> dict[str, Any]:
-        return {"users": len(self.catalogue.users), "items": len(self.catalogue.items)}
-
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return the options, the model, the ratings and the folded-in users, which `save` writes.
 

@@ -87,6 +87,11 @@ class Catalogue:
             )
         return self.levels
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The dimensions of arrays with a row for each user or item."""
+        return {"users": len(self.users), "items": len(self.items)}
+
     def config_dict(self) -> dict[str, Any]:
         return {"scale": list(self.scale), "mean": self.mean}
 

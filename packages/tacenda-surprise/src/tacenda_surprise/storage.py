@@ -80,7 +80,7 @@ def unpack(
 
     Raises ArtifactError; to be called within `damage`.
     """
-    sizes = {"users": len(catalogue.users), "items": len(catalogue.items)}
+    sizes = catalogue.sizes
     has_seen, has_implicit = (
         config is not None or any(name.startswith(prefix) for name in arrays)
         for prefix in ("rated.", "choices.")

@@ -20,9 +20,9 @@ take both.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -115,7 +115,7 @@ class Cuts(NamedTuple):
 
 
 class named(NamedTuple):  # noqa: N801 - it reads as part of an annotation
-    """Save the array under a name other than that of its field."""
+    """Save the array under a name other than that of its field; ``named("")`` saves other `Arrays` without a prefix."""
 
     name: str
 
@@ -319,7 +319,7 @@ class _Field(NamedTuple):
     """One field of a class of arrays: an array, other `Arrays`, or anything else."""
 
     name: str
-    key: str  # in a saved model
+    key: str  # in a saved model; of other `Arrays`, the beginning of the names of their arrays
     spec: Spec | None
     nested: type[Arrays] | None
     optional: bool
@@ -329,8 +329,9 @@ class _Field(NamedTuple):
 class Arrays:
     """Base of classes whose fields are declared arrays; a subclass is a dataclass, frozen by default.
 
-    A field may also be another subclass of `Arrays`, whose arrays are saved as "field.name", or anything else, which is
-    neither saved nor moved. Fields declared ``| None`` may be absent.
+    A field may also be another subclass of `Arrays`, whose arrays are saved as "field.name", or as "name" if it is
+    ``Annotated[Other, named("")]``; or anything else, which is neither saved nor moved. Fields declared ``| None`` may
+    be absent. A subclass overrides `check_saved` for what no annotation can refuse.
     """
 
     def __init_subclass__(cls, *, frozen: bool = True, **kwargs: Any) -> None:
@@ -354,20 +355,18 @@ class Arrays:
         prefix
             The beginning of their names.
         known
-            Sizes of dimensions, such as ``types=len(vocabulary)``, and values of fields that are not arrays.
+            Sizes of dimensions, such as ``types=len(vocabulary)``, and fields that are no arrays, nested ones too.
 
         Raises
         ------
         ArtifactError
             In one sentence: which array is missing or wrong, and what was expected.
         """
-        plain = {each.name for each in _fields(cls) if each.spec is None and each.nested is None}
-        values = {name: known.pop(name) for name in plain & known.keys()}
-        taken: list[tuple[str, NDArray[Any], Spec]] = []
-        instance = cls._take_fields(arrays, prefix, known, values, taken)
+        checks: list[Callable[[], None]] = []
+        instance = cls._take_fields(arrays, prefix, known, checks)
         # only now are the sizes of all dimensions known
-        for name, array, spec in taken:
-            _check_numbers(name, array, spec, known)
+        for check in checks:
+            check()
         return instance
 
     @classmethod
@@ -375,31 +374,36 @@ class Arrays:
         cls,
         arrays: Mapping[str, NDArray[Any]],
         prefix: str,
-        sizes: Sizes,
-        values: dict[str, Any],
-        taken: list[tuple[str, NDArray[Any], Spec]],
+        known: Sizes,
+        checks: list[Callable[[], None]],
     ) -> Self:
-        """Make an object of arrays whose types and shapes are as declared; append them to ``taken``."""
+        """Make an object of arrays whose types and shapes are as declared; append the checks of their numbers."""
+        values: dict[str, Any] = {}
         for name, key, spec, nested, optional in _fields(cls):
             full = prefix + key
-            is_saved = (
-                any(saved.startswith(f"{full}.") for saved in arrays) if nested else full in arrays
-            )
+            is_saved = any(each.startswith(full) for each in arrays) if nested else full in arrays
             if (spec or nested) and optional and not is_saved:
                 values[name] = None
             elif nested is not None:
-                values[name] = nested._take_fields(arrays, f"{full}.", sizes, {}, taken)
+                values[name] = nested._take_fields(arrays, full, known, checks)
             elif spec is not None:
-                values[name] = _find_array(arrays, full, spec, sizes)
-                taken.append((full, values[name], spec))
-        return cls(**values)
+                values[name] = _find_array(arrays, full, spec, known)
+                checks.append(partial(_check_numbers, full, values[name], spec, known))
+            elif name in known:
+                values[name] = known[name]
+        instance = cls(**values)
+        checks.append(instance.check_saved)
+        return instance
+
+    def check_saved(self) -> None:
+        """Raise ArtifactError for what no annotation can refuse; `from_arrays` calls it after all other checks."""
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, Array]]:
         """Yield the names and arrays that are not None, also of fields that are `Arrays`."""
         for field in _fields(type(self)):
             value = getattr(self, field.name)
             if isinstance(value, Arrays):
-                yield from value.items(f"{prefix}{field.key}.")
+                yield from value.items(prefix + field.key)
             elif field.spec is not None and value is not None:
                 yield prefix + field.key, value
 
@@ -451,10 +455,13 @@ def _evaluate_fields(cls: type[Any]) -> tuple[_Field, ...]:
         spec, _ = spec_of(hints[name])
         classes = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Arrays)]
         nested = classes[0] if len(classes) == 1 else None
-        key = spec.name if spec is not None and spec.name else name
+        marks = [kind.name for kind in kinds if isinstance(kind, named)]
+        key = marks[0] if marks else spec.name if spec is not None and spec.name else name
+        if nested is not None and key:
+            key += "."
         fields.append(_Field(name, key, spec, nested, type(None) in kinds))
     return tuple(fields)
 
 
 #: The fields of a class, evaluated at first use: an annotation may be a string that names a class defined later.
-_fields: Callable[[Any], tuple[_Field, ...]] = functools.cache(_evaluate_fields)
+_fields: Callable[[Any], tuple[_Field, ...]] = cache(_evaluate_fields)

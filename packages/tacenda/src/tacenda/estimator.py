@@ -63,7 +63,7 @@ class Estimator:
 
     1. Nothing, if the state is one object of declared arrays: name its class in ``learned_class`` and set ``learned``
        in ``fit``. If rows are numbered by an object such as a vocabulary, name its class in ``indexes``.
-    2. `_sizes`, if dimensions of ``learned_class`` follow from the settings or the indexes.
+    2. `_sizes`, if a dimension of ``learned_class`` that the settings determine does not have the name of an option.
     3. `arrays` and `_read_arrays`, if there is more state than that.
     4. `nested` and `from_arrays`, if the model is made of models; `from_arrays` takes the loaded ones as ``nested``.
     5. `compact_arrays`, if some arrays can be computed from others.
@@ -93,7 +93,7 @@ class Estimator:
     #: The class of ``learned``, the fitted state as one object of declared arrays.
     learned_class: ClassVar[type[Arrays] | None] = None
     #: Classes of the objects that number the rows of the arrays, such as ``{"vocabulary": Vocabulary}`` for the object
-    #: in the attribute ``_vocabulary``. They have ``config_dict``, ``arrays`` and ``from_arrays`` as a model has.
+    #: in ``_vocabulary``. They have ``config_dict``, ``arrays`` and ``from_arrays`` as a model has, possibly ``sizes``.
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({})
     #: The call that fits a model, for the error of an unfitted one.
     _fit_call: ClassVar[str] = "fit(corpus)"
@@ -192,8 +192,14 @@ class Estimator:
         self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
-        """Return known sizes of dimensions of ``learned_class``, and its fields that are no arrays, by name."""
-        return {}
+        """Return known sizes of dimensions of ``learned_class``, and its fields that are no arrays, by name.
+
+        Unless overridden, they are the options that are whole numbers, and the ``sizes`` of the indexes.
+        """
+        sizes = {name: value for name, value in vars(self.settings).items() if type(value) is int}
+        for name in self.indexes:
+            sizes |= getattr(getattr(self, f"_{name}"), "sizes", {})
+        return sizes
 
     def _collect_indexes(self) -> dict[str, Any]:
         """Return the objects of ``indexes`` by name. Raises NotFittedError, and ConfigurationError if fit set none."""

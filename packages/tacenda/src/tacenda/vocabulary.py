@@ -34,6 +34,7 @@ _DIGITS: Final = re.compile(r"\d+")
 # the NUM of an earlier normalization must not be lower-cased by the next one
 _NUMBER_WORD: Final = re.compile(r"((?<![A-Z])(?:NUM)+(?![A-Z]))")
 _CACHED_SPELLINGS: Final = 100_000  # some 10 MB of Python objects
+_WORDS_READ_AT_ONCE: Final = 4096  # of a saved vocabulary when it is opened
 
 
 # ---- the id of any string ----
@@ -469,6 +470,11 @@ class Vocabulary:
 
     # ---- to arrays and back ----
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The dimension of the arrays whose rows are numbered by ids: ``types``."""
+        return {"types": len(self.counts)}
+
     def packed(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return the words as `pack_words` does."""
         return self._packed or pack_words(self.words)
@@ -484,12 +490,16 @@ class Vocabulary:
 
     @classmethod
     def from_arrays(
-        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, at_once: bool = True
+        cls,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        at_once: bool | None = None,
     ) -> Self:
         """Return the vocabulary that ``config_dict`` and ``arrays`` describe. Raises ArtifactError if it is damaged.
 
-        With ``at_once=False`` the words stay packed until one is asked for, and are checked then: a model can be opened
-        in less time than a large vocabulary takes.
+        With ``at_once=False``, and by default if there are more than 4,096, the words stay packed until one is asked
+        for, and are checked then: a model can be opened in less time than a large vocabulary takes.
         """
         saved = _Saved.from_arrays(arrays, "vocabulary.")
         text, offsets = saved.text.view(), saved.offsets.view()
@@ -503,7 +513,7 @@ class Vocabulary:
             vocabulary = cls(packed, saved.counts, *rules)
         except (CorpusError, KeyError, TypeError) as error:  # TypeError: spelled is no list
             raise _damage_error(error) from error
-        if at_once:
+        if at_once or (at_once is None and len(saved.counts) <= _WORDS_READ_AT_ONCE):
             _ = vocabulary._ids
         return vocabulary
 

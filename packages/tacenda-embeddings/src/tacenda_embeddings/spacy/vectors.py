@@ -39,7 +39,7 @@ NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"
 
-#: The first bytes of `MorphologicalVectors.to_bytes` if words were added to the model.
+#: The first bytes of `MorphologicalVectors.to_bytes`; earlier versions wrote a model without added words by itself.
 _MAGIC_WITH_ADDED = b"TACENDA VECTORS\x01"
 _UNKNOWN_WORD = "\ue000" * 8  # letters for private use, which no vocabulary has
 
@@ -479,11 +479,8 @@ class MorphologicalVectors(BaseVectors):
         """Return the model and the words that were added to it; no bytes without a model."""
         if self.model is None:
             return b""
-        added = self._list_added()
-        artifact = bytes(self.model.to_artifact().to_bytes())
-        if not added:
-            return artifact
-        return _MAGIC_WITH_ADDED + bytes(srsly.msgpack_dumps([artifact, added]))
+        parts = [bytes(self.model.to_artifact().to_bytes()), self._list_added()]
+        return _MAGIC_WITH_ADDED + bytes(srsly.msgpack_dumps(parts))
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
         """Load the model and the added words from the bytes of `to_bytes`, and return the vectors."""
@@ -510,10 +507,7 @@ class MorphologicalVectors(BaseVectors):
         if self.model is None:
             shutil.rmtree(folder, ignore_errors=True)
             return
-        cfg: dict[str, Any] = {"name": self.name}
-        added = self._list_added()
-        if added:
-            cfg["added"] = added
+        cfg = {"name": self.name, "added": self._list_added()}
         with store.writing(folder, ArtifactError):
             folder.mkdir(parents=True, exist_ok=True)
             self.model.save(folder / "model")

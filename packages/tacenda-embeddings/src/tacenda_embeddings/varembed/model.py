@@ -19,14 +19,14 @@ from copy import copy
 from dataclasses import replace
 from itertools import compress, pairwise
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
 from tacenda import reading, store
-from tacenda.arrays import Array, Arrays, Bool, Float32
+from tacenda.arrays import Array, Arrays, Bool, Float32, named
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError, importing
 from tacenda.estimator import Estimator
@@ -35,7 +35,7 @@ from tacenda.forks import cached_property
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.varembed.initial_vectors import Factorization, WordVectors, find_vectors
-from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.morphemes import SEGMENTERS, Inventory
 from tacenda_embeddings.varembed.settings import (
     OUTPUTS,
     Output,
@@ -56,7 +56,7 @@ _LINES_PER_WRITE = 4096
 class FittedWords(Arrays):
     """The vectors of words and morphemes; immutable except for its caches."""
 
-    inventory: Inventory
+    inventory: Annotated[Inventory, named("")]
     # logits of the posterior (VarEmbed) or whole vectors (SumEmbed)
     words: Float32[Array, "types width"]
     morphemes: Float32[Array, "morphemes width"]  # the base first, zeros if the model has none
@@ -255,20 +255,13 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     # -- artifact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return super().arrays() | self.inventory.arrays()
+        return super().arrays() | self.inventory.segmenter.arrays()
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        settings, vocabulary = self.settings, self._vocabulary
-        inventory = Inventory.from_arrays(
-            vocabulary, settings.segmenter, settings.advanced.base, arrays
-        )
-        self.learned = FittedWords.from_arrays(
-            arrays,
-            inventory=inventory,
-            types=len(vocabulary),
-            morphemes=len(inventory),
-            width=settings.width,
-        )
+        settings, known = self.settings, self._sizes()
+        known["segmenter"] = SEGMENTERS[settings.segmenter].from_arrays(arrays)
+        known |= {"vocabulary": self._vocabulary, "base": settings.advanced.base}
+        self.learned = FittedWords.from_arrays(arrays, **known)
 
 
 class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,10 +19,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import digamma
 
-from tacenda.arrays import Array, Float64, Int64, Offsets, below, take
+from tacenda.arrays import Array, Arrays, Float64, Int64, Offsets, UInt8, below, named, take
 from tacenda.errors import ArtifactError, importing
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_names, unpack_names
+from tacenda.packed_strings import pack_names, pack_words, unpack_names, unpack_words
 from tacenda.progress import track
 from tacenda.vocabulary import Normalization, Vocabulary, not_a_string
 
@@ -40,8 +39,7 @@ _CAPITALS = "<Xx>", "<XX>", "<xX>"
 _DIGITS = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, eq=False)
-class Inventory:
+class Inventory(Arrays):
     """The morphemes of a vocabulary, and the segmenter that finds those of any other word.
 
     Words are segmented in lower case. If the vocabulary keeps case, capitals are a morpheme of their own (``<Xx>``,
@@ -49,11 +47,13 @@ class Inventory:
     """
 
     vocabulary: Vocabulary
-    segmenter: Segmenter
-    names: tuple[str, ...]  # of the morphemes, `BASE` first, each once
-    base: bool  # whether every word has the first one
-    offsets: Ints  # (types + 1,): the morphemes of word i are ids[offsets[i] : offsets[i + 1]]
-    ids: Ints  # (pieces,)
+    segmenter: Segmenter  # which is saved by itself
+    base: bool  # whether every word has the first morpheme
+    name_text: UInt8[Array, "bytes", named("morphemes.names.text")]
+    name_offsets: Offsets[Array, "morphemes bytes", named("morphemes.names.offsets")]
+    # the morphemes of word i are ids[offsets[i] : offsets[i + 1]]
+    offsets: Offsets[Array, "types pieces", named("morphemes.word_offsets")]
+    ids: Int64[Array, "pieces", below("morphemes"), named("morphemes.word_ids")]
 
     @classmethod
     def learn(cls, vocabulary: Vocabulary, segmenter: str, n_morphemes: int, base: bool) -> Self:
@@ -77,10 +77,24 @@ class Inventory:
             ids += [names.setdefault(piece, len(names)) for piece in pieces]
             offsets.append(len(ids))
         arrays = np.array(offsets, np.int64), np.array(ids, np.int64)
-        return cls(vocabulary, learned, tuple(names), base, *arrays)
+        return cls(vocabulary, learned, base, *pack_words([*names]), *arrays)
+
+    def check_saved(self) -> None:
+        """Raise ArtifactError unless the names are those of an inventory."""
+        names = self.names
+        if names[:1] != (BASE,) or len(set(names)) != len(names):
+            raise ArtifactError(
+                "a morpheme occurs twice, or the first one is not the base: the model is damaged"
+            )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the morphemes, `BASE` first, each once."""
+        names = unpack_words(self.name_text, self.name_offsets, "morphemes.names")
+        return (BASE, *names[1:]) if names[:1] == [_EARLIER_BASE] else tuple(names)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.name_offsets) - 1
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -143,34 +157,6 @@ class Inventory:
     def sum(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the sums (types, width) of the morpheme vectors (morphemes, width) of every word."""
         return np.asarray(self.incidence @ vectors, np.float32)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays except the vocabulary's; their names begin with ``morphemes.`` or ``segmenter.``."""
-        words = {"morphemes.word_offsets": self.offsets, "morphemes.word_ids": self.ids}
-        return {**pack_names("morphemes.names", self.names), **words, **self.segmenter.arrays()}
-
-    @classmethod
-    def from_arrays(
-        cls,
-        vocabulary: Vocabulary,
-        segmenter: str,
-        base: bool,
-        arrays: Mapping[str, npt.NDArray[Any]],
-    ) -> Self:
-        """Rebuild an inventory from its `arrays`. Raises ArtifactError."""
-        names = unpack_names("morphemes.names", arrays)
-        if names[:1] == [_EARLIER_BASE]:
-            names[0] = BASE
-        if not names or names[0] != BASE or len(set(names)) != len(names):
-            raise ArtifactError(
-                "a morpheme occurs twice, or the first one is not the base: the model is damaged"
-            )
-        sizes = {"types": len(vocabulary), "morphemes": len(names)}
-        ids = take(arrays, "morphemes.word_ids", Int64[Array, "pieces", below("morphemes")], sizes)
-        declared = Offsets[Array, "types pieces"]
-        offsets = take(arrays, "morphemes.word_offsets", declared, sizes)
-        learned = SEGMENTERS[segmenter].from_arrays(arrays)
-        return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
 def _spell(word: str, normalization: Normalization) -> str:

@@ -18,12 +18,13 @@ processor. All arrays have the dtype of the parameters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, named
+from tacenda.forks import cached_property
 from tacenda.kernels.boltzmann import PackedInputs, hidden_sums, pack_inputs
 from tacenda_lm import options
 from tacenda_lm.distributions import log_softmax
@@ -105,20 +106,24 @@ class BoltzmannPredictor(Predictor):
     in step; many words are then predicted in one call of `hidden_sums`.
     """
 
-    def __init__(self, parameters: BoltzmannParameters, boundary: int) -> None:
-        self.parameters, self.boundary = parameters, boundary
-        self.n_types, self.n = len(parameters.words), len(parameters.contexts)
-        self.temporal = len(parameters.transitions) > 0
-        self._packed = pack_word_inputs(parameters)
+    parameters: Annotated[BoltzmannParameters, named("")]
+
+    @property
+    def n(self) -> int:
+        """The number of words that a prediction depends on."""
+        return len(self.parameters.contexts)
+
+    @cached_property
+    def _packed(self) -> PackedInputs:
+        return pack_word_inputs(self.parameters)
 
     def start(self) -> State:
-        hidden = np.zeros(self.parameters.hidden if self.temporal else 0, np.float32)
+        hidden = np.zeros(len(self.parameters.transitions), np.float32)
         return State(((self.boundary,), hidden.tobytes()))
 
     def after(self, state: State, word: int) -> State:
-        words, data = self._unpack(state)
-        if self.temporal:
-            p = self.parameters
+        p, (words, data) = self.parameters, self._unpack(state)
+        if len(p.transitions):
             hidden = sigmoid(self.vectors([state])[0] + p.words[word] @ p.outputs)
             data = hidden.astype(np.float32).tobytes()
         return State(((*words, word)[-self.n :], data))
@@ -126,7 +131,7 @@ class BoltzmannPredictor(Predictor):
     def _unpack(self, state: State) -> tuple[tuple[int, ...], bytes]:
         """Return the last words, and the bytes of p_t. Raises DataError for a state of another model."""
         words, data = state.parts(2)
-        vector_of(data, np.float32, self.parameters.hidden if self.temporal else 0)
+        vector_of(data, np.float32, len(self.parameters.transitions))
         return window_of(words, self.n, self.n_types), data
 
     def vectors(self, states: Sequence[State]) -> _Single:
@@ -134,7 +139,7 @@ class BoltzmannPredictor(Predictor):
         parts = [self._unpack(state) for state in states]
         batch = Contexts.of_windows([window for window, _ in parts], self.n)
         earlier = None
-        if self.temporal and parts:
+        if len(self.parameters.transitions) and parts:
             earlier = np.stack([np.frombuffer(data, np.float32) for _, data in parts])
         features = look_up_features(self.parameters, batch)
         return np.asarray(compute_inputs(self.parameters, features, earlier), np.float32)
@@ -169,7 +174,7 @@ class BoltzmannPredictor(Predictor):
             inputs = compute_inputs(p, look_up_features(p, batch), None)
             inputs, opening = np.asarray(inputs, np.float32), firsts[begin:end]
             data = b""
-            if self.temporal:
+            if len(p.transitions):
                 hidden = self._filter(inputs, batch.targets, opening, hidden)
                 data = hidden.tobytes()
             last = tuple(stream.ids[max(0, end - self.n) : end].tolist())

@@ -124,18 +124,10 @@ class _BoltzmannModel(StreamModel):
 
     settings: FRBMSettings
     _temporal: ClassVar[bool] = False  # whether hidden units depend on those of the word before
-    _predictor: BoltzmannPredictor | None = None
+    learned_class = BoltzmannPredictor
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        parameters = BoltzmannParameters.from_arrays(
-            arrays,
-            types=len(self.vocabulary),
-            features=self.settings.features,
-            context=self.settings.context,
-            hidden=self.settings.hidden,
-            remembered=self.settings.hidden if self._temporal else 0,
-        )
-        self._predictor = BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
+    def _sizes(self) -> dict[str, Any]:
+        return {**super()._sizes(), "remembered": self.settings.hidden if self._temporal else 0}
 
 
 class FRBM(_BoltzmannModel):
@@ -163,7 +155,7 @@ class FRBM(_BoltzmannModel):
         batch = max(1, min(settings.batch_words, len(positions) // _MIN_STEPS))
         source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
         history = train(trainer, source, run)
-        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
+        self._vocabulary, self.learned = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
 
@@ -245,7 +237,7 @@ class TemporalFRBM(_BoltzmannModel):
         trainer = TemporalTrainer(settings, replace(begin.copy(), transitions=zeros), *texts)
         identity = {"begin": begin.fingerprint()}
         history = train(trainer, trainer.source, run.stage("temporal"), identity=identity)
-        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
+        self._vocabulary, self.learned = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {**facts, "training": history.as_dict()}
 
 

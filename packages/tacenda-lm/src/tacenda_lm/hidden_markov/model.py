@@ -227,7 +227,6 @@ class HiddenMarkov(LanguageModel):
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         kind, sizes = self._shape()
         self.learned = kind.from_arrays(arrays, types=len(self.vocabulary), **sizes)
-        self.tables.check()
 
     def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
         """Return the class of what is learned, and the sizes of its dimensions that the settings determine."""

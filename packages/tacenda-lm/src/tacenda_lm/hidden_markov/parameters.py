@@ -22,6 +22,7 @@ from tacenda.arrays import (
     below,
     over,
 )
+from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
 from tacenda.kernels import hidden_markov as hmm
 
@@ -53,6 +54,16 @@ class Learned(Arrays):
 
     emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
     starts: Probabilities[Array, "classes states", over()]  # p(first state)
+
+    def check_saved(self) -> None:
+        """Raise ArtifactError unless the emissions of every state sum to one over the words of its class."""
+        offsets = self.lexicon().offsets
+        begins = offsets[np.flatnonzero(np.diff(offsets))]
+        sums = np.add.reduceat(self.emissions, begins, axis=0, dtype=np.float64)
+        if (self.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
+            raise ArtifactError(
+                "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
+            )
 
     def lexicon(self) -> Lexicon:
         """Return the classes of words; all words belong to one unless a subclass has more."""

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import PASS_ITEMS, forget_pages
-from tacenda.errors import ArtifactError
 from tacenda.forks import renew_in_children
 from tacenda.kernels import hidden_markov as hmm
 from tacenda.offsets import runs
@@ -144,15 +143,6 @@ class Tables:
         self.k = int(self.starts.shape[1])  # states of a class
         self.lexicon = learned.lexicon()
         self.store = BlockStore(learned)
-
-    def check(self) -> None:
-        """Raise ArtifactError unless the emissions of every state sum to one over the words of its class."""
-        begins = self.lexicon.offsets[np.flatnonzero(np.diff(self.lexicon.offsets))]
-        sums = np.add.reduceat(self.emissions, begins, axis=0, dtype=np.float64)
-        if (self.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
-            raise ArtifactError(
-                "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
-            )
 
     @property
     def tokens_per_pass(self) -> int:

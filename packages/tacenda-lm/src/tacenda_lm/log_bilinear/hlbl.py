@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import to_device
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, named
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
+from tacenda.forks import cached_property
 from tacenda.kernels.contexts import Context, Spans, context_sum, context_sum_backward
 from tacenda.kernels.machinery.memory import aligned
 from tacenda.kernels.trees import (
@@ -154,21 +155,24 @@ class HLBLPredictor(Predictor):
     The value of a state is a pair: the last n words, oldest first, and the bytes of the tails, float32 (tails, width).
     """
 
-    def __init__(
-        self, parameters: Parameters, tree: Tree, rates: tuple[float, ...], boundary: int
-    ) -> None:
-        self.parameters, self.tree, self.boundary = parameters, tree, boundary
-        self.n_types = tree.n_words
-        p = parameters
-        self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
-        self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
-        self._tail_words, self._window_context = p.words, None
-        self._tail_context: Context = self.context
-        if p.far_words is not None:  # the window and the tails then sum vectors of two tables
-            self._tail_words = p.far_words
-            c, b, decay, a = self.context
-            self._window_context = Context(c, b, decay[:0], a[:0])
-            self._tail_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
+    parameters: Annotated[Parameters, named("")]
+    tree: Tree
+    rates: tuple[float, ...]
+
+    @property
+    def n_types(self) -> int:
+        return self.tree.n_words
+
+    @cached_property
+    def context(self) -> Context:
+        """The weights of the words before a prediction."""
+        p = self.parameters
+        return Context(p.positions, p.bias[0], np.array(self.rates, np.float32), p.tails)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The vectors and biases of the inner nodes."""
+        return Nodes(self.parameters.nodes, self.parameters.node_biases[:, 0])
 
     def start(self) -> State:
         tails = np.zeros(self.context.tail_weights.shape, np.float32)
@@ -181,7 +185,9 @@ class HLBLPredictor(Predictor):
     def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
         window = (*window, word)
         if len(window) > len(self.context.weights):
-            tails = self.context.rates[:, None] * tails + self._tail_words[window[0]]
+            p = self.parameters
+            far = p.words if p.far_words is None else p.far_words
+            tails = self.context.rates[:, None] * tails + far[window[0]]
             window = window[1:]
         return State((window, tails.tobytes()))
 
@@ -204,7 +210,12 @@ class HLBLPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
-        n, begin = len(self.context.weights), 0
+        p, n, begin = self.parameters, len(self.context.weights), 0
+        of_window, of_tails, far = None, self.context, p.words
+        if p.far_words is not None:  # the window and the tails sum vectors of two tables
+            c, b, decay, a = self.context
+            of_window = Context(c, b, decay[:0], a[:0])
+            of_tails, far = Context(np.zeros_like(c), np.zeros_like(b), decay, a), p.far_words
         tails: _Floats | None = None  # those before the next span; None where a sequence begins
         if state is not None:
             # the window of the state is read again before the ids, in one sequence with them
@@ -221,11 +232,10 @@ class HLBLPredictor(Predictor):
             forget_pages(stream.ids)
             span = Spans(ids, offsets, np.array([start - low]), np.array([end - low]))
             before = None if firsts[0] else tails
-            predicted = context_sum(self._tail_words, span, self._tail_context, before)
+            predicted = context_sum(far, span, of_tails, before)
             vectors, words, tails = predicted.vectors, ids[start - low :], predicted.after
-            if self._window_context is not None:
-                words_before = self.parameters.words, span, self._window_context
-                vectors = vectors + context_sum(*words_before).vectors
+            if of_window is not None:
+                vectors = vectors + context_sum(p.words, span, of_window).vectors
             after = None
             if state is not None:
                 window = tuple(ids[max(0, len(ids) - n) :].tolist())
@@ -240,9 +250,6 @@ class HLBLPredictor(Predictor):
 
     def pick(self, vectors: _Floats, words: Ids) -> Float64:
         return tree_softmax(vectors, words, self.tree.codes, self.nodes)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.parameters.to_arrays(), **self.tree.arrays()}
 
 
 class HLBL(StreamModel):
@@ -265,7 +272,8 @@ class HLBL(StreamModel):
 
     name: ClassVar[str] = "hlbl"
     settings: HLBLSettings
-    _predictor: HLBLPredictor | None = None
+    learned_class = HLBLPredictor
+    learned: HLBLPredictor | None
 
     @configured_by(HLBLSettings)
     def __init__(self, settings: HLBLSettings) -> None:
@@ -274,7 +282,7 @@ class HLBL(StreamModel):
     @property
     def tree(self) -> Tree:
         """The tree over words. Raises NotFittedError."""
-        return self._learned(self._predictor).tree
+        return self._learned(self.learned).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         from tacenda_lm.log_bilinear.tree_building import (  # imports numba
@@ -312,25 +320,21 @@ class HLBL(StreamModel):
             seed=settings.seed,
         )
         stage = fitting.stage("model", first=vectors is None)
-        self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
+        self.learned, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"tree": tree.statistics(counts)._asdict(), "training": history.as_dict()}
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return super().arrays() | self.tree.arrays()
+
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)
-        tree = Tree.from_arrays(arrays, types)
+        tree = Tree.from_arrays(arrays, len(self.vocabulary))
+        rates = self.settings.advanced.tail_rates
+        sizes = {**self._sizes(), "tails": len(rates), "nodes": tree.n_nodes}
         if not np.size(arrays.get("far_words", ())):
             arrays = {name: array for name, array in arrays.items() if name != "far_words"}
-        parameters = Parameters.from_arrays(
-            arrays,
-            types=types,
-            width=settings.width,
-            context=settings.context,
-            tails=len(advanced.tail_rates),
-            nodes=tree.n_nodes,
-        ).map(aligned)
-        boundary = self.vocabulary.boundary_id
-        self._predictor = HLBLPredictor(parameters, tree, advanced.tail_rates, boundary)
+        predictor = HLBLPredictor.from_arrays(arrays, tree=tree, rates=rates, **sizes)
+        self.learned = predictor.map(aligned)
 
 
 class HLBLTrainer(StreamTrainer):
@@ -400,7 +404,7 @@ class HLBLTrainer(StreamTrainer):
         return StepResult(loss, float(counted.sum()))
 
     def predictor(self) -> HLBLPredictor:
-        return HLBLPredictor(self.current.to("cpu"), self.tree, self.rates, self.boundary)
+        return HLBLPredictor(self.current.to("cpu"), self.boundary, self.tree, self.rates)
 
 
 def train_hlbl(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.array_ops import library, merge_rows, to_device, to_numpy
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, named
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
@@ -222,9 +222,13 @@ def _backpropagate(
 class LBLPredictor(Predictor):
     """A fitted LBL on the device of its parameters; a state is a tuple of the last words, oldest first."""
 
-    def __init__(self, parameters: LBLParameters, boundary: int, device: str = "cpu") -> None:
-        self.parameters, self.boundary, self.n = parameters, boundary, len(parameters.contexts)
-        self.n_types, self._device = len(parameters.words), device
+    parameters: Annotated[LBLParameters, named("")]
+    device: str = "cpu"
+
+    @property
+    def n(self) -> int:
+        """The number of words that a prediction depends on."""
+        return len(self.parameters.contexts)
 
     def start(self) -> State:
         return State((self.boundary,))
@@ -257,15 +261,15 @@ class LBLPredictor(Predictor):
             yield self._predict(batch), batch.targets.astype(np.int32), after
 
     def _predict(self, batch: Contexts) -> Array:
-        there = (to_device(each, self._device) for each in batch)
+        there = (to_device(each, self.device) for each in batch)
         return predict(self.parameters, Contexts(*there))
 
     def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
 
     def pick(self, vectors: Array, words: Ids) -> Float64:
-        rows = to_device(np.arange(len(words)), self._device)
-        columns = to_device(words.astype(np.int64), self._device)
+        rows = to_device(np.arange(len(words)), self.device)
+        columns = to_device(words.astype(np.int64), self.device)
         return np.asarray(to_numpy(score(self.parameters, vectors)[rows, columns]), np.float64)
 
 
@@ -280,7 +284,7 @@ class LBL(StreamModel):
 
     name: ClassVar[str] = "lbl"
     settings: LBLSettings
-    _predictor: LBLPredictor | None = None
+    learned_class = LBLPredictor
 
     @configured_by(LBLSettings)
     def __init__(self, settings: LBLSettings) -> None:
@@ -298,17 +302,14 @@ class LBL(StreamModel):
             source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
             history = train(trainer, source, fitting)
         self._vocabulary = corpus.vocabulary
-        self._predictor = LBLPredictor(trainer.current.to("cpu"), self._vocabulary.boundary_id)
+        self.learned = LBLPredictor(trainer.current.to("cpu"), self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        settings, types, width = self.settings, len(self.vocabulary), self.settings.width
-        sizes: dict[str, Any] = {"types": types, "width": width, "context": settings.context}
-        diagonal = settings.advanced.context_matrices == "diagonal"
-        sizes["*matrix"] = (width,) if diagonal else (width, width)
-        sizes["outputs"] = 0 if settings.advanced.tied else types
-        parameters = LBLParameters.from_arrays(arrays, **sizes)
-        self._predictor = LBLPredictor(parameters, self.vocabulary.boundary_id)
+    def _sizes(self) -> dict[str, Any]:
+        width, advanced = self.settings.width, self.settings.advanced
+        matrix = (width,) if advanced.context_matrices == "diagonal" else (width, width)
+        outputs = 0 if advanced.tied else len(self.vocabulary)
+        return {**super()._sizes(), "*matrix": matrix, "outputs": outputs}
 
 
 def _estimate_bytes(settings: LBLSettings, types: int) -> int:

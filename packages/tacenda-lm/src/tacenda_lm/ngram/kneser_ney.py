@@ -68,7 +68,6 @@ _MIN_START_LOG10 = -1e3  # a smaller log-probability of <s> is saved as -inf
 _MAX_LINE_LENGTH = 1 << 16  # characters: longer lines are measured in blocks
 # to estimate how many words strings have: characters of a word and its space, words of a line
 _CHARACTERS_PER_WORD, _WORDS_PER_LINE = 6, 20
-_MAX_WORDS_TO_READ = 1 << 12  # a vocabulary of more words is not read when the model is opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,15 +117,6 @@ class KneserNeySettings(Settings):
     )
 
 
-class _LazyVocabulary(Vocabulary):
-    """A vocabulary of a saved model; the words of a large one are read when they are needed."""
-
-    @classmethod
-    def from_arrays(cls, config: Any, arrays: Any, *, at_once: bool = True) -> Any:
-        is_small = np.size(arrays.get("vocabulary.counts", 0)) <= _MAX_WORDS_TO_READ
-        return Vocabulary.from_arrays(config, arrays, at_once=at_once and is_small)
-
-
 class _StringScorer(NamedTuple):
     """Everything that strings are scored with, for one table and tokenizer, by one module of look-ups."""
 
@@ -155,7 +145,6 @@ class KneserNey(LanguageModel):
     name: ClassVar[str] = "kneser_ney"
     distribution: ClassVar[str] = "tacenda-lm"
     settings: KneserNeySettings
-    indexes = MappingProxyType({"vocabulary": _LazyVocabulary})
     learned_class = Table
     mapped_arrays = frozenset({"ngrams.data"})
     is_normalized = True
@@ -321,7 +310,7 @@ class KneserNey(LanguageModel):
             )
         self.start_log_prob = float(start)
         super()._read_arrays(config, arrays)
-        self.table.check_saved(len(self.vocabulary), self.is_normalized)
+        self.table.check_layout(len(self.vocabulary), self.is_normalized)
 
     # -- one word after another --------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class Table(Arrays):
     """A back-off model over ids; natural logarithms."""
 
     data: UInt64[Array, "words", named("ngrams.data")]
-    layout: Int64[Array, "order fields", named("ngrams.layout")]  # fields: those of `LAYOUT`
+    layout: Int64[Array, "orders fields", named("ngrams.layout")]  # fields: those of `LAYOUT`
     storage: object = None  # kept as long as the table, such as the folder of a mapped file
 
     def __post_init__(self) -> None:
@@ -205,7 +205,7 @@ class Table(Arrays):
                 "highest, not to one: the model is damaged"
             )
 
-    def check_saved(self, n_types: int, is_normalized: bool) -> None:
+    def check_layout(self, n_types: int, is_normalized: bool) -> None:
         """Check a table that was saved. Raises ArtifactError.
 
         The layout is checked so that no look-up can leave the table. A small table is read and checked whole. A large

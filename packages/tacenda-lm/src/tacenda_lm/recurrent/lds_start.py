@@ -66,7 +66,8 @@ class LinearSystem(NamedTuple):
             )
         try:
             arrays, _ = restore(saved.arrays)
-            theirs = Vocabulary.from_arrays(saved.config.get("vocabulary", {}), arrays)
+            config = saved.config.get("vocabulary", {})
+            theirs = Vocabulary.from_arrays(config, arrays, at_once=True)
             whole = cls._from_arrays(arrays, len(theirs))
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
             raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error

@@ -118,7 +118,7 @@ class RecurrentLM(StreamModel):
     name: ClassVar[str] = "recurrent"
     settings: RecurrentLMSettings
     roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
-    _predictor: RecurrentPredictor | None = None
+    learned: RecurrentPredictor | None
 
     @configured_by(RecurrentLMSettings)
     def __init__(self, settings: RecurrentLMSettings) -> None:
@@ -127,7 +127,7 @@ class RecurrentLM(StreamModel):
     @property
     def network(self) -> Network:
         """The learned network. Raises NotFittedError."""
-        return self._learned(self._predictor).network
+        return self._learned(self.learned).network
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         settings = self.settings
@@ -147,7 +147,7 @@ class RecurrentLM(StreamModel):
         # a resumed fit may have more epochs, and may find the same LDS in another folder
         identity = {"start": lds}
         history = train(trainer, source, run, schedule, identity, may_change=("lds", "epochs"))
-        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
+        self._vocabulary, self.learned = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
     def _start_network(self, corpus: Corpus, text: Ids) -> tuple[Network, str | None]:
@@ -174,11 +174,10 @@ class RecurrentLM(StreamModel):
         return system.start_network(text, frequencies), system.source
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        types, width = len(self.vocabulary), self.settings.width
-        saved = SavedNetwork.from_arrays(arrays, types=types, width=width)
+        saved = SavedNetwork.from_arrays(arrays, **self._sizes())
         outputs = np.hstack([saved.outputs, saved.biases])
         network = Network(saved.transitions, saved.inputs, saved.offsets, outputs)
-        self._predictor = RecurrentPredictor(network, self.vocabulary.boundary_id)
+        self.learned = RecurrentPredictor.of(network, self.vocabulary.boundary_id)
 
 
 # -- training ----------------------------------------------------------------------------------------
@@ -367,7 +366,7 @@ class RecurrentTrainer(StreamTrainer):
                 table[rows] -= gradient
 
     def predictor(self) -> RecurrentPredictor:
-        return RecurrentPredictor(self.average, self.boundary)
+        return RecurrentPredictor.of(self.average, self.boundary)
 
     def load_parameters(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore averages, and let training continue from them."""

@@ -15,11 +15,11 @@ written out, because autograd, which holds the scores of all words more often, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, named
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers, side_by_side
 from tacenda_lm.states import State
@@ -137,10 +137,15 @@ def _score_blocks(p: Network, states: Floats) -> Iterator[tuple[int, Floats, Flo
 class RecurrentPredictor(Predictor):
     """A fitted network. The value of a state is the bytes of h_t, in float32."""
 
-    def __init__(self, network: Network, boundary: int) -> None:
-        self.network, self.boundary, self.n_types = network, boundary, len(network.outputs)
+    parameters: Annotated[SavedNetwork, named("")]  # in the memory of the network
+    network: Network
+
+    @classmethod
+    def of(cls, network: Network, boundary: int) -> RecurrentPredictor:
+        """Return the predictor of a network."""
         A, B, a, outputs = network
-        self.parameters = SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:])
+        parameters = SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:])
+        return cls(parameters, boundary, network)
 
     def start(self) -> State:
         h = np.zeros((1, self.network.width), np.float32)

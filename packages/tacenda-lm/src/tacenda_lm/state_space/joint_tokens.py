@@ -26,7 +26,7 @@ class JointTokens(Arrays):
 
     runs: Int64[Array, "runs"]  # the keys of runs of two tokens, then of three, and so on
     run_sizes: Int64[Array, "lengths"]  # how many runs there are of each length
-    n_types: int  # the number of ids
+    types: int  # the number of ids
     unknown: int  # the id of an unknown token, and of the tokens before the first; no run has it
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class JointTokens(Arrays):
     def keys(self) -> list[_Int64]:
         """The keys of the runs of each length from 2, int64 (runs,), ascending.
 
-        A key is the place of all tokens but the last, times ``n_types``, plus the last token. The place of a single
+        A key is the place of all tokens but the last, times ``types``, plus the last token. The place of a single
         token is its id.
         """
         cuts = np.cumsum(self.run_sizes)[:-1]
@@ -48,15 +48,15 @@ class JointTokens(Arrays):
         return len(self.keys) + 1 if self.keys else 0
 
     @classmethod
-    def of(cls, windows: Integers, n_types: int, unknown: int) -> Self:
+    def of(cls, windows: Integers, types: int, unknown: int) -> Self:
         """Find the runs at the ends of windows (places, longest run), the last token first."""
         nothing = np.empty(0, np.int64)
-        joint = cls(nothing, nothing, n_types, unknown)
+        joint = cls(nothing, nothing, types, unknown)
         for k in range(2, windows.shape[1] + 1):
             possible, key = joint._compute_keys(windows[:, :k])
             found = np.unique(key[possible])
             runs, sizes = np.append(joint.runs, found), np.append(joint.run_sizes, len(found))
-            joint = cls(runs, sizes, n_types, unknown)
+            joint = cls(runs, sizes, types, unknown)
         return joint
 
     def find_rows(self, windows: Integers) -> _Int64:
@@ -75,7 +75,7 @@ class JointTokens(Arrays):
     def _compute_keys(self, windows: Integers) -> tuple[npt.NDArray[np.bool_], _Int64]:
         """Return which windows have a known last token and a stored run before it, and the keys of all windows."""
         before, last = self._find_places(windows[..., 1:]), windows[..., 0].astype(np.int64)
-        return (before >= 0) & (last != self.unknown), before * self.n_types + last
+        return (before >= 0) & (last != self.unknown), before * self.types + last
 
     def _find_places(self, windows: Integers) -> _Int64:
         """Return the places of whole windows among the runs of their length, -1 for a run that is not stored."""
@@ -90,14 +90,14 @@ class JointTokens(Arrays):
         places = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         return np.where(possible & (keys[places] == key), places, -1)
 
-    def check(self) -> None:
+    def check_saved(self) -> None:
         """Raise ArtifactError unless these are runs of a saved model."""
         sizes = self.run_sizes
         if ((sizes < 0) | (sizes > len(self))).any() or sizes.sum() != len(self):
             raise ArtifactError("run_sizes do not cut the runs of tokens; the model is damaged")
-        n_shorter = self.n_types  # runs with one token less
+        n_shorter = self.types  # runs with one token less
         for k, keys in enumerate(self.keys, start=2):
-            in_range = not len(keys) or 0 <= keys[0] <= keys[-1] < n_shorter * self.n_types
+            in_range = not len(keys) or 0 <= keys[0] <= keys[-1] < n_shorter * self.types
             if not in_range or not rises(keys, strictly=True):
                 raise ArtifactError(
                     f"the runs of {k} tokens are not in order; the model is damaged"

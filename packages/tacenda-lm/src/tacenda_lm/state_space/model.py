@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import FitRun, State, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
@@ -169,7 +169,7 @@ class StateSpaceLM(StreamModel):
 
     name: ClassVar[str] = "state_space"
     settings: StateSpaceLMSettings
-    _predictor: StateSpacePredictor | None = None
+    learned_class = StateSpacePredictor
 
     @configured_by(StateSpaceLMSettings)
     def __init__(self, settings: StateSpaceLMSettings) -> None:
@@ -200,32 +200,21 @@ class StateSpaceLM(StreamModel):
         trainer_class = RulesTrainer if by_rules else GradientTrainer
         trainer = trainer_class(settings, parameters, joint, source, held_out)
         history = train(trainer, source, run)
-        self._vocabulary, self._predictor = vocabulary, trainer.predictor()
+        self._vocabulary, self.learned = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        settings, advanced, vocabulary = self.settings, self.settings.advanced, self.vocabulary
-        types, unknown = len(vocabulary), vocabulary.unknown_id
-        joint = JointTokens.from_arrays(
-            arrays, lengths=advanced.joint_order - 1, n_types=types, unknown=unknown
-        )
-        joint.check()
-        parameters = Parameters.from_arrays(
-            arrays,
-            types=types,
-            internal=settings.internal,
-            state=settings.internal + settings.inputs,
-            features=settings.features,
-            runs=len(joint),
-            joint_width=advanced.joint_width,
-            variance=advanced.variance,
-            exact=settings.inference == "map",
-        )
-        if parameters.features[unknown].any():
-            raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
-        self._predictor = StateSpacePredictor(
-            parameters, joint, settings.order - 1, vocabulary.boundary_id
-        )
+    def _sizes(self) -> dict[str, Any]:
+        settings, advanced = self.settings, self.settings.advanced
+        return {
+            **super()._sizes(),
+            "state": settings.internal + settings.inputs,
+            "joint_width": advanced.joint_width,
+            "lengths": advanced.joint_order - 1,
+            "variance": advanced.variance,
+            "exact": settings.inference == "map",
+            "n": settings.order - 1,
+            "unknown": self.vocabulary.unknown_id,
+        }
 
 
 def draw_parameters(
@@ -310,7 +299,7 @@ class StateSpaceTrainer(StreamTrainer):
         return StepResult(loss, tokens, norm)
 
     def predictor(self) -> StateSpacePredictor:
-        return StateSpacePredictor(self.current, self.joint, self._reader.n, self.boundary)
+        return StateSpacePredictor(self.current, self.boundary, self.joint, self._reader.n)
 
     def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
         """Return the summed loss of a piece and the direction for each table, summed likewise; carry the states on."""

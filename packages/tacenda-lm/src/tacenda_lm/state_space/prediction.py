@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import named
+from tacenda.errors import ArtifactError
+from tacenda.forks import cached_property
 from tacenda.offsets import runs
 from tacenda_lm.distributions import log_softmax, rows_of_block
 from tacenda_lm.sequences import Float64, Floats, Ids, Integers
@@ -54,11 +57,23 @@ class StateSpacePredictor(Predictor):
     ``n`` single tokens are inputs at each place.
     """
 
-    def __init__(self, parameters: Parameters, joint: JointTokens, n: int, boundary: int) -> None:
-        self.parameters, self.joint, self.boundary = parameters, joint, boundary
-        self.n_types = len(parameters.outputs)
-        self.n, self.window = n, max(n, joint.longest)
-        self._recurrence = Recurrence(parameters)
+    parameters: Annotated[Parameters, named("")]
+    joint: Annotated[JointTokens, named("")]
+    n: int
+
+    @cached_property
+    def window(self) -> int:
+        """The number of tokens that a prediction depends on directly."""
+        return max(self.n, self.joint.longest)
+
+    @cached_property
+    def _recurrence(self) -> Recurrence:
+        return Recurrence(self.parameters)
+
+    def check_saved(self) -> None:
+        """Raise ArtifactError if the vector of the unknown token is not zero."""
+        if self.parameters.features[self.joint.unknown].any():
+            raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
 
     def start(self) -> State:
         return self._make_state((self.boundary,), np.zeros(self.parameters.internal))
@@ -184,6 +199,3 @@ class StateSpacePredictor(Predictor):
                 passed = self._recurrence.forward(reader.read_piece(positions), q[:n])
                 yield positions, passed
                 q, t = passed.after, t + len(steps)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.parameters.to_arrays(), **self.joint.to_arrays()}

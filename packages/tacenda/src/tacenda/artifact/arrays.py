@@ -30,6 +30,7 @@ from tacenda.errors import ArtifactError
 
 Array = npt.NDArray[Any]
 Precision = Literal["full", "float16", "int8"]
+Rounded = Literal["float16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("full", "float16", "int8")
 
 #: The element types an artifact holds, by safetensors' names.
@@ -163,7 +164,7 @@ _ZERO_BELOW = 1e-30  # rows of smaller numbers are rows of zeros
 
 
 def compact(
-    arrays: Mapping[str, Array], tables: Collection[str], precision: Precision
+    arrays: Mapping[str, Array], tables: Collection[str], precision: Rounded
 ) -> dict[str, Array]:
     """Return a compact form of the arrays of a model, under names that `restore` understands.
 

@@ -57,7 +57,8 @@ _TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
 _HASHED_BYTES = 1 << 22
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-_PART = re.compile(rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}")
+_FILE = re.compile(r"(?:tensors|mapped)-([0-9a-f]{32})\.safetensors")
+_PART = re.compile(rf"{_FILE.pattern}|nested-{_WORD}-[0-9a-f]{{32}}")
 _TEXTS = ("kind", "name", "distribution", "version")
 _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
 _SEAL = "seal"  # a key that folders of older versions lack
@@ -103,8 +104,7 @@ class Artifact:
 
     def to_bytes(self) -> bytes:
         """Return the artifact in one piece. Raises ArtifactError for content that cannot be saved."""
-        _check(self)
-        return _to_bytes(self)
+        return _to_bytes(_prepare(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Artifact:
@@ -178,7 +178,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     """
     folder = reading.path_of(path, ArtifactError)
     try:
-        _check(artifact)
+        artifact = _prepare(artifact)
         created = not os.path.lexists(folder)
         if created:
             folder.mkdir(parents=True, exist_ok=True)
@@ -262,8 +262,7 @@ def _check_replaceable(folder: Path) -> None:
 
 def _write_into(folder: Path, artifact: Artifact) -> bytes:
     """Write an artifact, its manifest last; return the manifest's bytes."""
-    arrays = named_arrays.check(artifact.arrays)
-    manifest = _Manifest(artifact, {}, {}, _seal(artifact))
+    manifest, arrays = _Manifest(artifact, {}, {}, _seal(artifact)), artifact.arrays
     for mapped in (False, True):
         some = {name: a for name, a in arrays.items() if (name in artifact.mapped) == mapped}
         if some:
@@ -383,7 +382,7 @@ def _to_bytes(artifact: Artifact) -> bytes:
     blobs: list[bytes] = []
     manifest = _Manifest(artifact, {}, {}, _seal(artifact))
     if artifact.arrays:
-        blobs.append(named_arrays.encode(named_arrays.check(artifact.arrays)))
+        blobs.append(named_arrays.encode(artifact.arrays))
         member = _Member.of(blobs[0])
         manifest.files[member.file_name(mapped=False)] = member
     for name, part in sorted(artifact.nested.items()):
@@ -422,8 +421,11 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
 # ---- the manifest ----
 
 
-def _check(artifact: Artifact, *names: str) -> None:
-    """Raise ArtifactError, which names the nested model, for what cannot be saved, or is nested too deep."""
+def _prepare(artifact: Artifact, *names: str) -> Artifact:
+    """Return an artifact that can be saved, whose arrays are as `named_arrays.check` makes them.
+
+    Raises ArtifactError, which names the nested model, for what cannot be saved, or is nested too deep.
+    """
     if len(names) > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
     try:
@@ -431,7 +433,7 @@ def _check(artifact: Artifact, *names: str) -> None:
             raise ArtifactError(
                 f"it is a {type(artifact).__name__}, not an Artifact, such as to_artifact() returns"
             )
-        named_arrays.check(artifact.arrays)
+        arrays = named_arrays.check(artifact.arrays)
         _encode(_Manifest(artifact, {}, {}))
         for name in artifact.nested:
             check_name(name)
@@ -439,8 +441,8 @@ def _check(artifact: Artifact, *names: str) -> None:
         if not names:
             raise
         raise ArtifactError(f"in the nested model {'/'.join(names)!r}, {error}") from error
-    for name, part in artifact.nested.items():
-        _check(part, *names, name)
+    nested = {name: _prepare(part, *names, name) for name, part in artifact.nested.items()}
+    return replace(artifact, arrays=arrays, nested=nested)
 
 
 def _encode(manifest: _Manifest) -> bytes:
@@ -505,7 +507,8 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     manifest = _Manifest(Artifact(**described, arrays={}), {}, {}, document.get(_SEAL, ""))
     for name, entry in document["files"].items():
         file = manifest.files[name] = _read_entry(name, entry, {"size", "sha256"})
-        if name not in (file.file_name(mapped=False), file.file_name(mapped=True)):
+        found = _FILE.fullmatch(name)
+        if not found or found[1] != file.sha256[:32]:
             raise ArtifactError(
                 f"model.json names a file {name!r:.80}, which no tensor file can have"
             )
@@ -534,7 +537,7 @@ def _seal(artifact: Artifact) -> str:
     """Return a hash of what belongs together, of which a few numbers of every array are read."""
     head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
-    for name, array in sorted(named_arrays.check(artifact.arrays).items()):
+    for name, array in sorted(artifact.arrays.items()):
         step = -(-array.size // _SEALED_NUMBERS[array.nbytes > _HASHED_BYTES]) or 1
         some = array.reshape(-1)[::step]
         digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())

@@ -281,7 +281,7 @@ class Corpus:
         data = folder / manifest.data
         arrays = {name: load_array(data / f"{name}.npy", *kind) for name, kind in sizes.items()}
         try:
-            vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
+            vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays, at_once=True)
             if (data / _SPLIT_WORDS).exists():
                 # of any size, unlike a manifest
                 with reading.open_regular(data / _SPLIT_WORDS) as file:
