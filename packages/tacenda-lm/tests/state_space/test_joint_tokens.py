@@ -45,7 +45,7 @@ def test_a_run_is_listed_if_it_occurs_and_knows_all_its_tokens(words):
 def test_it_comes_back_from_its_arrays():
     ids = np.random.default_rng(0).integers(TYPES, size=200).astype(np.int32)
     joint = runs_of(ids)
-    again = JointTokens.from_arrays(joint.to_arrays(), n_types=TYPES, unknown=UNKNOWN)
+    again = JointTokens.from_arrays(joint.to_arrays(), types=TYPES, unknown=UNKNOWN)
     again.check_saved()
     windows = np.random.default_rng(1).integers(TYPES, size=(3, 5, LONGEST))
     np.testing.assert_array_equal(again.find_rows(windows), joint.find_rows(windows))
