@@ -8,7 +8,7 @@ function       takes                   returns
 `to_device`    an array or tensor      an array for "cpu", a tensor on any other device
 `to_numpy`     an array or tensor      an array; without a copy from the CPU
 `to_tensors`   arrays and tensors      tensors on a device of torch, "cpu" too; always on it
-`from_tensor`  a tensor, or None       an argument for a kernel where the tensor is, over its memory
+`from_tensor`  a tensor                an argument for a kernel where the tensor is, over its memory
 =============  ======================  =========================================================
 """
 
@@ -56,9 +56,7 @@ def to_tensors(arrays: Iterable[Any], device: Any) -> list[Any]:
 
 
 def from_tensor(tensor: Any) -> Any:
-    """Return a tensor as kernels take it: from the CPU an array that shares its memory. None stays None."""
-    if tensor is None:
-        return None
+    """Return a tensor as kernels take it: from the CPU an array that shares its memory."""
     return tensor.detach().numpy() if tensor.device.type == "cpu" else tensor.detach()
 
 

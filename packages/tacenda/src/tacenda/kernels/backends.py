@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.errors import PluginUnavailableError
-from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, Operation, define_operations
+from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, define_operations
 
 
 class ModuleBackend:
@@ -35,16 +35,14 @@ class ModuleBackend:
             return public is not None
         return operation in _list_functions(public.__module__, self.file)
 
-    def __getattr__(self, operation: str) -> Operation:
+    def __getattr__(self, operation: str) -> Any:
         """Return the function of an operation. Raises AttributeError if this backend has none."""
         if operation.startswith("_") or not self.offers(operation):
             raise AttributeError(operation)
         public: Any = OPERATIONS[operation]
         if self.file == "reference":
-            function: Operation = public.specification
-            return function
-        function = getattr(import_module(f"{public.__module__}.{self.file}"), operation)
-        return function
+            return public.specification
+        return getattr(import_module(f"{public.__module__}.{self.file}"), operation)
 
 
 @cache
