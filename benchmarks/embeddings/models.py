@@ -10,7 +10,7 @@ import tacenda
 from benchmarks import kept
 from benchmarks.embeddings import text
 from tacenda_embeddings import LDS, LaggedCounts
-from tacenda_embeddings.lds.settings import N_LAGS
+from tacenda_embeddings.lds import N_LAGS
 
 # Arguments of LDS that differ from its defaults.
 VARIANTS: dict[str, dict[str, Any]] = {

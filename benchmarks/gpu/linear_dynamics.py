@@ -167,7 +167,7 @@ def _work_of_fit(nonzeros: list[int]) -> Work:
 
 def _fit(device: str) -> tuple[Callable[[], Any], Work]:
     from tacenda_embeddings.lds import learning
-    from tacenda_embeddings.lds.settings import LDSSettings
+    from tacenda_embeddings.settings import LDSSettings
 
     settings, counts = LDSSettings(n_states=STATES), _counts()  # "auto": the current one
     work = _work_of_fit([len(lag.indices) for lag in counts.lags])

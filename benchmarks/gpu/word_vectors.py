@@ -48,8 +48,8 @@ def _pieces() -> np.ndarray:
 
 
 def _step(device: str, text: np.ndarray) -> Callable[[], Any]:
+    from tacenda_embeddings.settings import VarEmbedSettings
     from tacenda_embeddings.varembed.initial_vectors import WordVectors
-    from tacenda_embeddings.varembed.settings import VarEmbedSettings
     from tacenda_embeddings.varembed.training import Trainer
 
     advanced = {"hidden": HIDDEN, "negatives": NEGATIVES, "batch_streams": text.shape[1]}

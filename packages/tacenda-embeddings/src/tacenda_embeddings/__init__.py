@@ -7,10 +7,9 @@ from tacenda.lazy import attach
 if TYPE_CHECKING:
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
     from tacenda_embeddings.lds.model import LDS
-    from tacenda_embeddings.lds.settings import LDSSettings
     from tacenda_embeddings.morphological_lds import MorphologicalLDS
+    from tacenda_embeddings.settings import LDSSettings, SumEmbedSettings, VarEmbedSettings
     from tacenda_embeddings.varembed.model import SumEmbed, VarEmbed
-    from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 
 __version__ = "0.1.0"
 
@@ -27,9 +26,8 @@ __getattr__, __dir__ = attach(
     {
         ".lds.lagged_counts": "LaggedCounts",
         ".lds.model": "LDS",
-        ".lds.settings": "LDSSettings",
         ".morphological_lds": "MorphologicalLDS",
+        ".settings": "LDSSettings SumEmbedSettings VarEmbedSettings",
         ".varembed.model": "SumEmbed VarEmbed",
-        ".varembed.settings": "SumEmbedSettings VarEmbedSettings",
     },
 )

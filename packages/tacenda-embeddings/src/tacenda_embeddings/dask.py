@@ -26,9 +26,9 @@ from tacenda.dask.corpus import check_corpus, check_model, compute
 from tacenda.errors import DataError, check_whole
 from tacenda.kernels.counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.lds import N_LAGS
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS
-from tacenda_embeddings.lds.settings import N_LAGS
 
 _BLOCK_BYTES: Final = 256 << 20  # of the counts that are summed in one task, about
 _ENTRY_BYTES: Final = 8  # an int32 column and an int32 count

@@ -23,9 +23,13 @@ from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.settings import Group, Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.lds.model import LDS
-from tacenda_embeddings.lds.settings import LDSSettings, Output
+from tacenda_embeddings.settings import (
+    LDSOutput,
+    LDSSettings,
+    SumEmbedSettings,
+    VarEmbedSettings,
+)
 from tacenda_embeddings.varembed.model import MorphologicalEmbedder, SumEmbed, VarEmbed
-from tacenda_embeddings.varembed.settings import SumEmbedSettings, VarEmbedSettings
 
 Rows = npt.NDArray[np.float32]
 
@@ -116,7 +120,7 @@ class MorphologicalLDS(Estimator):
         self.settings = MorphologicalLDSSettings(lds=lds.settings, words=words.settings)
         return self
 
-    def with_output(self, output: Output) -> Self:
+    def with_output(self, output: LDSOutput) -> Self:
         """Return this fitted model with a different output of its LDS, sharing its arrays.
 
         Raises ConfigurationError if the output is unknown.

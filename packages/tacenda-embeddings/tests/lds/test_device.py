@@ -13,7 +13,7 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.settings import OUTPUTS
+from tacenda_embeddings.settings import LDS_OUTPUTS
 
 torch = pytest.importorskip("torch")
 
@@ -69,7 +69,7 @@ def test_more_text_is_learned_there_too(corpus, device):
 
 
 @pytest.mark.parametrize("form", ["modal", "dense"])
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("output", LDS_OUTPUTS)
 def test_vectors_are_those_of_the_cpu(model, sentences, output, form, monkeypatch, request):
     """Sentences, an empty one, and a long document, which has ends too."""
     if form == "dense":
@@ -169,7 +169,7 @@ def test_a_fit_and_its_vectors_on_cuda(model, corpus, sentences):
     texts = [*sentences[:30], [], list(chain(*sentences[30:90]))]
     there.learned, there._vocabulary = model.learned, model.vocabulary
     there._smoothers.clear()
-    for output in OUTPUTS:
+    for output in LDS_OUTPUTS:
         expected = model.with_output(output).transform(texts)
         for ours, theirs in zip(there.with_output(output).transform(texts), expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)

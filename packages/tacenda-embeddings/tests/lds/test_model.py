@@ -14,7 +14,7 @@ from tacenda_embeddings import LDS, LaggedCounts
 from tacenda_embeddings.lds import em, smoother
 from tacenda_embeddings.lds.em import run_e_step
 from tacenda_embeddings.lds.moments import SparseMoments
-from tacenda_embeddings.lds.settings import OUTPUTS
+from tacenda_embeddings.settings import LDS_OUTPUTS
 
 SETTINGS = {"n_states": 6, "subspace_iterations": 15, "full_iterations": 3}
 
@@ -232,7 +232,7 @@ def test_a_sentence_of_a_hundred_thousand_tokens(model, sentences):
     np.testing.assert_allclose(alone[:200], start[:200], atol=1e-4)
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("output", LDS_OUTPUTS)
 def test_packed_sequences_give_the_same_in_views_of_one_array(model, sentences, output):
     ids = [model.vocabulary.encode(sentence) for sentence in [*sentences[:200], []]]
     offsets = np.cumsum([0, *map(len, ids)])

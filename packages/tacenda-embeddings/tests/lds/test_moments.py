@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.corpus import Corpus
-from tacenda_embeddings.lds import learning
+from tacenda_embeddings.lds import HANKEL_BLOCKS, N_LAGS, learning
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments, project
-from tacenda_embeddings.lds.settings import HANKEL_BLOCKS, N_LAGS, LDSSettings
+from tacenda_embeddings.settings import LDSSettings
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.kernels.sequences import unit_rows
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.settings import OUTPUTS
 from tacenda_embeddings.lds.smoother import WIDTHS, balance
+from tacenda_embeddings.settings import LDS_OUTPUTS
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def unit(x):
 
 
 def test_every_output_has_its_width(model, sentences):
-    assert set(WIDTHS) == set(OUTPUTS)
-    for output in OUTPUTS:
+    assert set(WIDTHS) == set(LDS_OUTPUTS)
+    for output in LDS_OUTPUTS:
         other = model.with_output(output)
         assert other.width == 6 * WIDTHS[output]
         for array, sentence in zip(other.transform(sentences[:5]), sentences[:5], strict=True):

@@ -6,7 +6,7 @@ import pytest
 from tacenda import Corpus
 from tacenda.packed_strings import pack_names
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.varembed import morphemes
+from tacenda_embeddings.varembed import segmenters
 from tacenda_embeddings.varembed.morphemes import BASE, Inventory
 
 
@@ -63,7 +63,7 @@ def test_unknown_ngrams_say_nothing():
 
 
 def test_a_long_word_keeps_most_pieces_and_the_last_takes_the_rest(monkeypatch):
-    monkeypatch.setattr(morphemes, "MAX_PIECES", 3)
+    monkeypatch.setattr(segmenters, "MAX_PIECES", 3)
     inventory = learned(WORDS)
     word = "ab" * 20
     pieces = inventory.pieces([word])[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.testing.models import STRANGE
-from tacenda_embeddings.varembed.morphemes import (
+from tacenda_embeddings.varembed.segmenters import (
     BEGIN,
     MAX_LETTERS,
     SEGMENTERS,

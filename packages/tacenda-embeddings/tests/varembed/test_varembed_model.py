@@ -11,9 +11,9 @@ from support.varembed import tiny
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, FittingError
 from tacenda_embeddings import VarEmbed
+from tacenda_embeddings.settings import WORD_OUTPUTS
 from tacenda_embeddings.varembed import model as model_module
 from tacenda_embeddings.varembed.initial_vectors import WordVectors, fit_morphemes
-from tacenda_embeddings.varembed.settings import OUTPUTS
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
@@ -55,7 +55,7 @@ def test_an_unseen_word_has_its_priors_logits(varembed):
 def test_a_word_without_a_known_morpheme_has_no_vector_in_any_output(varembed, sumembed, word):
     """The base and the capitals, which all words share, are no knowledge of one."""
     assert varembed.inventory.base
-    for output in OUTPUTS:
+    for output in WORD_OUTPUTS:
         rows = varembed.vectors(["walk", word, word + "ed"], output=output)
         assert not rows[1].any()
         assert rows[[0, 2]].any(axis=1).all()

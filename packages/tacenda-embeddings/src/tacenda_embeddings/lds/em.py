@@ -15,6 +15,7 @@ from tacenda.arrays import Array
 from tacenda.errors import CorpusError, warn
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds import (
+    HORIZON,
     Gain,
     Loading,
     Matrix,
@@ -27,8 +28,8 @@ from tacenda_embeddings.lds import (
     symmetrize,
 )
 from tacenda_embeddings.lds.moments import Moments, SparseMoments
-from tacenda_embeddings.lds.settings import HORIZON, LDSSettings
 from tacenda_embeddings.lds.smoother import TwoSided, build_two_sided
+from tacenda_embeddings.settings import LDSSettings
 
 MEMORY_ADVICE = "a smaller vocabulary, or fewer n_states"
 _MAX_MOMENT_ITERATIONS = 400

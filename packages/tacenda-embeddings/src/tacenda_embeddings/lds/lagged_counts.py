@@ -27,7 +27,7 @@ from tacenda.estimator import Estimator
 from tacenda.kernels.counts import Counts
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.settings import N_LAGS
+from tacenda_embeddings.lds import N_LAGS
 
 DEFAULT_BUDGET = 2 << 30  # bytes
 

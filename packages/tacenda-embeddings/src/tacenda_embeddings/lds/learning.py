@@ -15,6 +15,9 @@ from tacenda.array_ops import copy, to_device, to_numpy, zeros
 from tacenda.arrays import Array
 from tacenda.errors import CorpusError
 from tacenda_embeddings.lds import (
+    HANKEL_BLOCKS,
+    HORIZON,
+    N_LAGS,
     DiagonalNoise,
     FullNoise,
     Matrix,
@@ -28,16 +31,12 @@ from tacenda_embeddings.lds import (
 from tacenda_embeddings.lds.em import MEMORY_ADVICE, Fit, start_em
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments, project
-from tacenda_embeddings.lds.settings import (
-    HANKEL_BLOCKS,
-    HORIZON,
-    MAXIMUM_RADIUS,
-    N_LAGS,
-    SUBSPACE_FACTOR,
-    LDSSettings,
-)
+from tacenda_embeddings.settings import LDSSettings
 
 Notify = Callable[[str], object]  # is told each step
+
+SUBSPACE_FACTOR = 2  # EM first runs in a subspace of this many times n_states dimensions
+MAXIMUM_RADIUS = 0.995  # limit on the spectral radius of the initial A
 
 _SVD_STEPS = 3  # of the progress bar, before the first EM iteration; compressing is one more
 _OVERSAMPLING = 20  # columns of the randomized SVD on top of n_states

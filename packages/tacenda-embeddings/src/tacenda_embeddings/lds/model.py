@@ -37,7 +37,6 @@ from tacenda_embeddings.lds import (
 )
 from tacenda_embeddings.lds.em import Fit, Step
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
 from tacenda_embeddings.lds.smoother import (
     OPERATIONS,
     POSTERIOR_MEANS,
@@ -51,6 +50,7 @@ from tacenda_embeddings.lds.smoother import (
     TwoSided,
     stable,
 )
+from tacenda_embeddings.settings import LDS_OUTPUTS, Ends, LDSOutput, LDSSettings
 
 
 class FittedLDS(TwoSided):
@@ -218,7 +218,7 @@ class LDS(Estimator):
 
     def with_output(
         self,
-        output: Output,
+        output: LDSOutput,
         *,
         own_weight: float | None = None,
         row_norm_power: float | None = None,
@@ -377,9 +377,9 @@ class LDS(Estimator):
     def _choose_output(self, output: str | None) -> str:
         """Return the output, that of the settings if None. Raises ConfigurationError if it is unknown."""
         output = self.settings.output if output is None else output
-        if output not in OUTPUTS:
+        if output not in LDS_OUTPUTS:
             raise ConfigurationError(
-                f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
+                f"LDS: output must be one of {', '.join(LDS_OUTPUTS)}, not {output!r}"
             )
         return output
 

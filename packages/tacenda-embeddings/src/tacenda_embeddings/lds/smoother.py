@@ -48,7 +48,7 @@ from tacenda_embeddings.lds import (
     spectral_radius,
     symmetric_power,
 )
-from tacenda_embeddings.lds.settings import OUTPUTS
+from tacenda_embeddings.settings import LDS_OUTPUTS
 
 Float32Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
@@ -60,7 +60,7 @@ Destination = Any
 OPERATIONS = "modal_scan", "linear_recurrence", "unit_rows"
 
 #: Width in units of the number of states.
-WIDTHS = dict.fromkeys(OUTPUTS, 1) | {"own_context": 2, "own_past_future": 3}
+WIDTHS = dict.fromkeys(LDS_OUTPUTS, 1) | {"own_context": 2, "own_past_future": 3}
 
 #: Outputs that are posterior means of the model itself, whatever the row norms.
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})

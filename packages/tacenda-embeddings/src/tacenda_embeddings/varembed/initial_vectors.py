@@ -22,8 +22,8 @@ from tacenda.kernels.counts import Counts
 from tacenda.offsets import runs
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
+from tacenda_embeddings.settings import WordVectorSettings
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.settings import WordVectorSettings
 
 Float32 = npt.NDArray[np.float32]
 

@@ -34,15 +34,16 @@ from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary, token_list
-from tacenda_embeddings.varembed.initial_vectors import Factorization, WordVectors, find_vectors
-from tacenda_embeddings.varembed.morphemes import SEGMENTERS, Inventory
-from tacenda_embeddings.varembed.settings import (
-    OUTPUTS,
-    Output,
+from tacenda_embeddings.settings import (
+    WORD_OUTPUTS,
     SumEmbedSettings,
     VarEmbedSettings,
+    WordOutput,
     WordVectorSettings,
 )
+from tacenda_embeddings.varembed.initial_vectors import Factorization, WordVectors, find_vectors
+from tacenda_embeddings.varembed.morphemes import Inventory
+from tacenda_embeddings.varembed.segmenters import SEGMENTERS
 
 Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
@@ -339,7 +340,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         found, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
         return self._finish(found, corpus, figure, training=history.as_dict())
 
-    def with_output(self, output: Output) -> Self:
+    def with_output(self, output: WordOutput) -> Self:
         """Return this model with a different output, sharing its arrays.
 
         Raises ConfigurationError if the output is unknown.
@@ -349,16 +350,16 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         return other
 
     def vectors(
-        self, words: Iterable[str], *, prior: bool = False, output: Output | None = None
+        self, words: Iterable[str], *, prior: bool = False, output: WordOutput | None = None
     ) -> Vectors:
         """Return one vector for every word, (words, width) float32, as the base does.
 
         ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
         """
         output = self.settings.output if output is None else output
-        if output not in OUTPUTS:
+        if output not in WORD_OUTPUTS:
             raise ConfigurationError(
-                f"VarEmbed: output must be one of {', '.join(OUTPUTS)}, not {output!r:.80}"
+                f"VarEmbed: output must be one of {', '.join(WORD_OUTPUTS)}, not {output!r:.80}"
             )
         logits = super().vectors(words, prior=prior)
         if output == "logits":

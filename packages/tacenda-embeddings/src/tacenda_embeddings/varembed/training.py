@@ -37,13 +37,13 @@ from tacenda.fitting import (
     fingerprint_arrays,
     set_learning_rate,
 )
+from tacenda_embeddings.settings import VarEmbedSettings
 from tacenda_embeddings.varembed.initial_vectors import (
     Factorization,
     WordVectors,
     find_vectors,
     fit_morphemes,
 )
-from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
 Ids = npt.NDArray[np.int32]
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
