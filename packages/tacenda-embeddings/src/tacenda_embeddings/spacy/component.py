@@ -365,12 +365,14 @@ class DocEncoder:
         self._cache = WordCache(read, blank, self._vocabulary)
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
+        # The model prepares for a word and for a sentence of each length when it is loaded, and not at the first text
+        # or in every child of a fork.
+        if knows is not None:
+            knows("")
         if self._takes_ids:
-            # A look-up, and a call with a sentence of each length, so that the model prepares for them when it is
-            # loaded, and not at the first text or in every child of a fork.
             cuts = np.cumsum(np.arange(_WARM_UP_TOKENS + 1))
             arrays = [np.empty((n, self.width), np.float32) for n in range(1, _WARM_UP_TOKENS + 1)]
-            model.transform_into(np.full(cuts[-1], read(""), np.int32), cuts, arrays)
+            model.transform_into(np.zeros(cuts[-1], np.int32), cuts, arrays)
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory.

@@ -19,7 +19,7 @@ from tacenda.progress import track
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.parameters import Learned, Whole
+from tacenda_lm.hidden_markov.parameters import Whole
 from tacenda_lm.hidden_markov.tables import sentences_at, text_of
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import TextTrainer, compute_perplexity, train
@@ -47,14 +47,15 @@ class HMM(HiddenMarkov):
     """A hidden Markov language model: every state may emit every word and follow every other."""
 
     name: ClassVar[str] = "hmm"
+    learned_class = Whole
     settings: HMMSettings
 
     @configured_by(HMMSettings)
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
-        return Whole, {"classes": 1, "states": self.settings.n_states}
+    def _sizes(self) -> dict[str, Any]:
+        return {**super()._sizes(), "classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         text = text_of(corpus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -221,16 +221,6 @@ class HiddenMarkov(LanguageModel):
 
     def _encode(self, sentence: str | Sequence[str], eos: bool) -> tuple[Ids, Offsets]:
         return encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
-
-    # -- saved models ------------------------------------------------------------------------------
-
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        kind, sizes = self._shape()
-        self.learned = kind.from_arrays(arrays, types=len(self.vocabulary), **sizes)
-
-    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
-        """Return the class of what is learned, and the sizes of its dimensions that the settings determine."""
-        raise NotImplementedError
 
 
 @compiled

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import PluginUnavailableError, importing
+from tacenda.estimator import Saved
 from tacenda.fitting import BlockBatches, FitRun
 from tacenda.settings import configured_by
 from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.parameters import KINDS, Features, Free, Learned, Lexicon
+from tacenda_lm.hidden_markov.parameters import KINDS, Features, Free, Lexicon
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import pairs_of, text_of
 from tacenda_lm.training import train
@@ -41,12 +42,13 @@ class VLHMM(HiddenMarkov):
         super().__init__(settings)
         settings.find_device()  # fails now, before any work, if there is no such device
 
-    def _shape(self) -> tuple[type[Learned], dict[str, Any]]:
-        settings, advanced = self.settings, self.settings.advanced
+    def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
+        settings, advanced, sizes = self.settings, self.settings.advanced, self._sizes()
         kind = KINDS[settings.transitions] if advanced.neural else Free
-        width = advanced.n_features if kind is Features else settings.width
-        sizes = {"classes": settings.n_classes, "states": settings.states_per_class, "width": width}
-        return kind, sizes
+        if kind is Features:
+            sizes["width"] = advanced.n_features
+        sizes |= {"classes": settings.n_classes, "states": settings.states_per_class}
+        self.learned = kind.from_arrays(arrays, **sizes)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         need = "fitting VLHMM needs torch, which using a fitted model does not"
