@@ -346,7 +346,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Raises ConfigurationError for identities that are no item numbers, or that the model cannot condition on.
         """
-        further = check_numbers([] if identities is None else identities, len(self.catalogue.items))
+        if identities is None:
+            return np.sort(items)
+        further = check_numbers(identities, len(self.catalogue.items))
         if len(further) and not self.folds_identities:
             raise ConfigurationError(
                 f"{type(self).__name__} does not condition new users on what they have rated; leave out the identities"
@@ -605,9 +607,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        catalogue = self.catalogue
         users, items = numbers(uids, self._users), numbers(iids, self._items)
-        new = self._new_users.find(uids, users)
+        if not np.count_nonzero((users | items) < 0):  # none is -1
+            return Asked(users, items)
+        catalogue, new = self.catalogue, self._new_users.find(uids, users)
         if not self._new_users:
             check_asked(uids, users, self._users, catalogue.users, self)
         check_asked(iids, items, self._items, catalogue.items, self)
@@ -624,8 +627,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Estimate ratings (pairs,), and say why those pairs, by place, that cannot be predicted have the default."""
         found = asked.answers(self._require_fitted(), "score_pairs")
         reasons = {} if self.predicts_unknown else asked.explain_unknown()
-        found[list(reasons)] = self.default_prediction()
-        return np.clip(found, *self.catalogue.scale) if clip else found, reasons
+        if reasons:
+            found[list(reasons)] = self.default_prediction()
+        return found.clip(*self.catalogue.scale) if clip else found, reasons
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale, without a Prediction object for each pair.

@@ -19,14 +19,16 @@ Numbers = npt.NDArray[np.int64]
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     """Return the ids as a list. Raises ConfigurationError for a single id; a string would be split into letters."""
+    if isinstance(ids, list):
+        return ids
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
-    return ids if isinstance(ids, list) else list(ids)
+        raise ConfigurationError(f"{what} is {ids!r:.80}; give a list of ids, as [{ids!r:.80}]")
+    return list(ids)
 
 
 def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
     """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
-    wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
+    wanted = ids if isinstance(ids, list | tuple) else list(ids)
     try:
         return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
     except TypeError:  # one cannot be hashed

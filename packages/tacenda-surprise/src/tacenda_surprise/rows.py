@@ -43,7 +43,9 @@ class TableScores(NamedTuple):
         """Score pairs of users and items (pairs,)."""
         x, q, b, c, _ = self.tables
         found = rating_scores(users, items, x, q, b, c, self.mean)
-        if len(strange := np.flatnonzero((users < 0) | (items < 0))):
+        is_strange = (users | items) < 0  # where one is -1
+        if np.count_nonzero(is_strange):
+            strange = np.flatnonzero(is_strange)
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
             x, q, b, c = (take_rows(table, ids[strange], one[0]) for table, ids, one in sides)
             each = np.arange(len(strange))

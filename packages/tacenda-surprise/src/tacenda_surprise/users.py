@@ -91,23 +91,22 @@ def check_rated(
         raise ConfigurationError(
             f"a user has {len(numbers)} items and {len(given)} ratings; give one rating for every item"
         )
-    values, counts = np.unique(numbers, return_counts=True)
-    for number in values[counts > 1][:1]:
+    ascending = np.sort(numbers)
+    if len(repeated := ascending[1:][ascending[1:] == ascending[:-1]]):
         raise ConfigurationError(
-            f"an item number is repeated, {number}; give one rating for every item"
+            f"an item number is repeated, {repeated[0]}; give one rating for every item"
         )
     with np.errstate(over="ignore"):  # of a number too large for float32, which is refused below
         found = given.astype(np.float32)
     low, high = scale
-    is_off = (found < np.float32(low)) | (found > np.float32(high))
-    for fault, bad in (
-        ("not finite", ~np.isfinite(found)),
-        (f"off the scale {low:g} to {high:g}", is_off),
-    ):
-        for place in np.flatnonzero(bad)[:1]:
-            raise ConfigurationError(
-                f"a rating is {fault}: item number {numbers[place]} has {given[place]}; correct it or leave it out"
-            )
+    finite = np.isfinite(found)
+    good = finite & (found >= np.float32(low)) & (found <= np.float32(high))
+    if not good.all():
+        place = good.argmin()
+        fault = f"off the scale {low:g} to {high:g}" if finite[place] else "not finite"
+        raise ConfigurationError(
+            f"a rating is {fault}: item number {numbers[place]} has {given[place]}; correct it or leave it out"
+        )
     return found
 
 
@@ -118,9 +117,9 @@ def check_numbers(items: npt.ArrayLike, n_items: int) -> npt.NDArray[np.int64]:
         raise ConfigurationError(
             f"item numbers are of type {numbers.dtype}; give integers, or raw ids to fold_in"
         )
-    for number in numbers[(numbers < 0) | (numbers >= n_items)][:1]:
+    if len(strange := numbers[(numbers < 0) | (numbers >= n_items)]):
         raise ConfigurationError(
-            f"an item number is not in 0 to {n_items - 1}: it is {number}; leave the item out, or give raw ids to "
+            f"an item number is not in 0 to {n_items - 1}: it is {strange[0]}; leave the item out, or give raw ids to "
             "fold_in"
         )
     return numbers.astype(np.int64)
