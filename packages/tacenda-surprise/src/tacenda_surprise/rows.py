@@ -43,7 +43,7 @@ class TableScores(NamedTuple):
         """Score pairs of users and items (pairs,)."""
         x, q, b, c, _ = self.tables
         found = rating_scores(users, items, x, q, b, c, self.mean)
-        is_strange = (users | items) < 0  # where one is -1
+        is_strange = (users < 0) | (items < 0)
         if np.count_nonzero(is_strange):
             strange = np.flatnonzero(is_strange)
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
