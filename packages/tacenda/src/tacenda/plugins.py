@@ -128,7 +128,9 @@ def version_of(distribution: str) -> str:
 
 def available(kind: str | None = None) -> list[PluginRecord]:
     """List the plugins of one kind, or of all kinds, without importing any."""
-    kinds = KINDS if kind is None else (_check_kind(kind),)
+    if kind is not None and kind not in KINDS:
+        raise _unknown_kind(kind)
+    kinds = KINDS if kind is None else (kind,)
     found = [_outcomes.get(r, (r,))[0] for r in records() if r.kind in kinds]
     return sorted(found, key=lambda r: (KINDS.index(r.kind), r.name, r.distribution, r.target))
 
@@ -155,7 +157,8 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     PluginUnavailableError
         The plugin says that it cannot work on this machine.
     """
-    _check_kind(kind)
+    if kind not in KINDS:
+        raise _unknown_kind(kind)
     if distribution is None and isinstance(name, str) and "@" in name:
         name, _, distribution = name.rpartition("@")
     claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
@@ -244,7 +247,8 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
     global generation
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
-    _check_kind(kind)
+    if kind not in KINDS:
+        raise _unknown_kind(kind)
     # NAME@DISTRIBUTION is how `get` tells two apart
     if not isinstance(name, str) or not name or "@" in name:
         raise PluginError(f"a plugin needs a name without @, not {name!r}")
@@ -306,11 +310,8 @@ def say_none(kind: str | None) -> str:
     return f"none is installed{f'; the package {home} has some' if home else ''}"
 
 
-def _check_kind(kind: str) -> str:
-    """Return a kind. Raises PluginError if it is unknown."""
-    if kind not in KINDS:
-        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
-    return kind
+def _unknown_kind(kind: str) -> PluginError:
+    return PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
 
 
 def records() -> list[PluginRecord]:
