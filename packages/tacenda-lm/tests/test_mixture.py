@@ -350,3 +350,8 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
     mixture.fit_weights(VALID).save(tmp_path / "again")
     with warnings.catch_warnings(action="error"):
         Mixture.load(tmp_path / "again").score("a0 b1")
+
+
+def test_a_mixture_of_fitted_models_is_fitted(models):
+    assert Mixture([Mixture(models)]).is_fitted
+    assert not Mixture([*models.values(), KneserNey()]).is_fitted

@@ -332,15 +332,11 @@ def perplexity(
 
     It is printed with and without unknown words and ends of sentences.
     """
-    from tacenda_lm.perplexity import Context
-    from tacenda_lm.sequences import BlankLines as Allowed
-
-    checked = check_choice("context", context, Context)
-    blank = check_choice("blank_lines", blank_lines, Allowed)
     model = _load(folder)
     given = _read_sentences(model, file, tokenizer, marks, encoding, errors)
     sentences = _announce_fitted_lines(model, given)
-    found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
+    protocol: dict[str, Any] = {"context": context, "blank_lines": blank_lines}
+    found = model.perplexity(sentences, marks="keep", **protocol)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
         return

@@ -25,7 +25,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -111,7 +111,7 @@ class UnknownWords:
 
 def check_way(way: str, unseen_types: int | None) -> Unknown:
     """Return the way itself. Raises ConfigurationError as `UnknownWords` does."""
-    check_choice("unknown", way, Unknown)
+    known: Unknown = check_choice("unknown", way, Unknown)
     if (way == "even") != (unseen_types is not None):
         raise ConfigurationError(
             "unseen_types is the number of words among which unknown='even' shares their probability: give it with "
@@ -123,7 +123,7 @@ def check_way(way: str, unseen_types: int | None) -> Unknown:
         raise ConfigurationError(
             f"unseen_types must be a number of at least 1, not {unseen_types!r}"
         )
-    return cast("Unknown", way)
+    return known
 
 
 #: By vocabulary and class: the letter model, fitted when a word needs it, and the log-probability that it gives to

@@ -167,12 +167,8 @@ class Network(nn.Module):
     def tables(self, lexicon: Lexicon) -> Learned:
         """Return the learned parameters of all states, as probabilities and vectors."""
         outputs = self(None)
-        emissions = hmm.class_softmax(
-            outputs.words.numpy(),
-            outputs.word_bias.numpy(),
-            outputs.emitting.numpy(),
-            lexicon.offsets,
-        )
+        emission_inputs = outputs.words, outputs.word_bias, outputs.emitting
+        emissions = hmm.class_softmax(*(x.numpy() for x in emission_inputs), lexicon.offsets)
         shared = emissions, outputs.log_starts.exp().numpy(), lexicon.classes
         left, reached, bias = outputs.left.numpy(), outputs.reached.numpy(), outputs.bias.numpy()
         if self.transitions == "features":
@@ -329,14 +325,10 @@ def _score_by_blocks(
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     xp, (sources, targets, sequences) = library(left), observed
     vectors = hmm.Vectors(left, reached, bias)
-    weights: Array = None
-    norms: Array = None
-    flat = None
-    if log_classes is not None:  # two-level
-        weights = xp.exp(log_classes[sources, :, targets])
-    else:
-        flat = _FlatSoftmax(vectors, np.unique(sources), learning)
-        norms = flat.norms
+    is_flat = log_classes is None  # or else of two levels
+    weights = None if is_flat else xp.exp(log_classes[sources, :, targets])
+    flat = _FlatSoftmax(vectors, np.unique(sources), learning) if is_flat else None
+    norms = None if flat is None else flat.norms
     blocks = hmm.block_softmax(vectors, sources, targets, weights, norms, threads)
     emission_inputs = words, word_bias, emitting, lexicon.offsets
     emissions = hmm.class_softmax(*emission_inputs)

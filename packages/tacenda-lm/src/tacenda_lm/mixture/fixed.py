@@ -127,14 +127,15 @@ class Mixture(LanguageModel):
         """The weights by the names of the components; they sum to one."""
         return dict(zip(self._models, self._weights.tolist(), strict=True))
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether all components are."""
+        return all(model.is_fitted for model in self._models.values())
+
     def __repr__(self) -> str:
         models = ", ".join(f"{name!r}: {model!r}" for name, model in self._models.items())
         weights = ", ".join(f"{weight:.4g}" for weight in self._weights)
-        try:
-            _ = self.vocabulary
-            state = "fitted"
-        except NotFittedError:
-            state = "not fitted"
+        state = "fitted" if self.is_fitted else "not fitted"
         return f"<{type(self).__name__}({{{models}}}, weights=[{weights}]), {state}>"
 
     # -- fitting -----------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Counted(NamedTuple):
 
 def split_counts(column: Rows) -> tuple[Int64, Int64]:
     """Return the adjusted counts and the occurrences in a column of counts, both int64 (n-grams,)."""
-    return (column >> _HALF).astype(np.int64), (column & _LOW_HALF).astype(np.int64)
+    return (column >> _HALF).view(np.int64), (column & _LOW_HALF).view(np.int64)
 
 
 def count_sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[Rows]:

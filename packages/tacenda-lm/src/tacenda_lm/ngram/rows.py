@@ -59,7 +59,7 @@ class Packing(NamedTuple):
         """Return the ids of the last words of the keys of n-grams, -1 for no word: int64 (n-grams,)."""
         column, place = divmod(n - 1, self.per_column)
         shifted = keys[:, column] >> np.uint64(64 - self.bits * (place + 1))
-        return (shifted & np.uint64((1 << self.bits) - 1)).astype(np.int64) - 1
+        return (shifted & np.uint64((1 << self.bits) - 1)).view(np.int64) - 1
 
     def keys(self, words: npt.NDArray[np.integer[Any]]) -> Rows:
         """Pack the words of n-grams (n-grams, n) in their order: (n-grams, columns)."""

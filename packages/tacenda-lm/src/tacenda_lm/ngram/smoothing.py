@@ -74,16 +74,17 @@ def estimate(
             smoother = _Smoother(counted, smoothing, min_count, n)
             result.discounts.append(smoother.discounts)
             result.from_text.append(smoother.from_text)
-            by_prefix = Sorter(scratch, packing.columns(n), packing.columns(n) + 2)
+            n_keys = packing.columns(n)
+            by_prefix = Sorter(scratch, n_keys, n_keys + 2)
             for rows in _join_lower(counted.orders[n - 2].drain(), lower, n, packing):
                 by_prefix.append(rows)
                 bar.update(len(rows))
-            keys_of_order = Spool(scratch, packing.columns(n))
-            by_suffix = Sorter(scratch, packing.columns(n), packing.columns(n) + 1)
+            keys_of_order = Spool(scratch, n_keys)
+            by_suffix = Sorter(scratch, n_keys, n_keys + 1)
             for rows, p in smoother.smooth(by_prefix.read_sorted(), contexts, packing, writer):
                 bar.update(len(rows))
                 if n < order:
-                    key = np.ascontiguousarray(rows[:, : packing.columns(n)])
+                    key = np.ascontiguousarray(rows[:, :n_keys])
                     keys_of_order.append(key)
                     by_suffix.append(packing.reverse(key, n, p.view(np.uint64)))
             writer.end_order(n - 1)
@@ -120,8 +121,7 @@ def _join_lower(
         if not len(rows):
             continue
         parents, places = below.read_for(rows)
-        p = np.zeros(len(rows), np.uint64)
-        p[places >= 0] = parents[places[places >= 0], -1]
+        p = np.append(parents[:, -1], np.uint64(0))[places]  # place -1 has the zero
         yield packing.reverse(rows, n, p)
 
 
@@ -176,9 +176,8 @@ class _Smoother:
         ``prefix`` (n-grams,) is the place of each context, -1 of one that is not listed itself; ``c`` (n-grams,) are
         counts, and ``below`` (n-grams listed,) is p(w | h').
         """
-        known = prefix >= 0
-        # sum_v c(h v), unlisted n-grams too
-        total = _sum_by_context(prefix[known], c[known], n_contexts)
+        # sum_v c(h v), unlisted n-grams too; those of contexts that are not listed come first
+        total = _sum_by_context(prefix + 1, c, n_contexts + 1)[1:]
         c, prefix = c[listed], prefix[listed]
         if self.katz:
             discounted = c * self.discounts[np.where(c > CUTOFF, 0, c)]

@@ -194,10 +194,9 @@ class StateSpaceLM(StreamModel):
         joint = JointTokens.of(windows, types, unknown)
         parameters = draw_parameters(settings, corpus.type_counts, unknown, len(joint))
         streams = max(1, min(advanced.streams, len(text.ids) // _MIN_TOKENS_PER_STREAM))
-        by_rules = settings.training == "rules"
-        last = advanced.last_piece if by_rules else advanced.piece
+        trainer_class = RulesTrainer if settings.training == "rules" else GradientTrainer
+        last = advanced.last_piece if trainer_class.by_rules else advanced.piece
         source = Pieces(text, streams, advanced.piece, last, settings.epochs)
-        trainer_class = RulesTrainer if by_rules else GradientTrainer
         trainer = trainer_class(settings, parameters, joint, source, held_out)
         history = train(trainer, source, run)
         self._vocabulary, self.learned = vocabulary, trainer.predictor()
@@ -257,13 +256,15 @@ def draw_parameters(
 
 
 class StateSpaceTrainer(StreamTrainer):
-    """A model under training; a subclass finds the direction of a step, and takes the step.
+    """A model under training; a subclass implements `_learn`.
 
-    Batches come from `Pieces`. The state at the end of a batch is the state before the next, which needs its first
-    ``n_carried`` elements; an epoch begins with zero states. ``sums`` are the ``accumulators`` of a `StreamTrainer`.
+    Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins with zero
+    states.
     """
 
     warm_up = 50
+    #: Whether the next batch needs the whole state, and steps no sums of AdaGrad, as with the rules of the paper.
+    by_rules: ClassVar[bool]
 
     def __init__(
         self,
@@ -272,44 +273,39 @@ class StateSpaceTrainer(StreamTrainer):
         joint: JointTokens,
         source: Pieces,
         valid: Stream | None,
-        *,
-        n_carried: int,
-        sums: Mapping[str, float] | None = None,
     ) -> None:
         self.current, self.joint, self.source = parameters, joint, source
         self._reader = PieceReader(source.text, settings.order - 1, joint)
+        n_carried = parameters.outputs.shape[1] if self.by_rules else parameters.internal
         self._carried = np.zeros((source.parts, n_carried), parameters.outputs.dtype)
         tables, rest = dict(parameters.items()), {"before": self._carried}
-        super().__init__(settings, tables, source.text, valid, accumulators=sums, rest=rest)
+        sums = {**dict.fromkeys(tables, _INITIAL_SUM), "joint": settings.advanced.joint_sum}
+        given = {} if self.by_rules else sums
+        super().__init__(settings, tables, source.text, valid, accumulators=given, rest=rest)
 
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
         piece = self._reader.read_piece(self.source.positions(batch))
-        tokens = float(piece.live.sum())
         if batch[0] == 0:
             self._carried[:] = 0
         with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
-            loss, directions = self._find_directions(piece)
-            rows, values = map(np.asarray, directions["features"])
-            known = rows != self.joint.unknown  # the vector of an unknown token stays zero
-            directions["features"] = rows[known], values[known]
-            if not self.settings.advanced.biases:
-                del directions["biases"]
-            norm = self._follow(directions, learning_rate, max(tokens, 1.0))
+            loss, norm = self._learn(piece, learning_rate)
         self.steps += 1
-        return StepResult(loss, tokens, norm)
+        return StepResult(loss, float(piece.live.sum()), norm)
 
     def predictor(self) -> StateSpacePredictor:
         return StateSpacePredictor(self.current, self.boundary, self.joint, self._reader.n)
 
-    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
-        """Return the summed loss of a piece and the direction for each table, summed likewise; carry the states on."""
+    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
+        """Change the parameters, and return the summed loss of the piece and the norm of the mean gradient, if any."""
         raise NotImplementedError
 
-    def _follow(
-        self, directions: dict[str, Gradient], learning_rate: float, tokens: float
-    ) -> float | None:
-        """Change the parameters, and return the norm of the mean gradient, if there is one."""
-        raise NotImplementedError
+    def _leave_out_fixed(self, directions: dict[str, Gradient]) -> None:
+        """Leave out the vector of an unknown token, which stays zero, and biases where the model has none."""
+        rows, values = map(np.asarray, directions["features"])
+        known = rows != self.joint.unknown
+        directions["features"] = rows[known], values[known]
+        if not self.settings.advanced.biases:
+            del directions["biases"]
 
 
 class GradientTrainer(StateSpaceTrainer):
@@ -318,13 +314,9 @@ class GradientTrainer(StateSpaceTrainer):
     Gradients go back through the states of a batch; the state before it is a constant.
     """
 
-    def __init__(self, settings: StateSpaceLMSettings, parameters: Parameters, *data: Any) -> None:
-        sums = dict.fromkeys(dict(parameters.items()), _INITIAL_SUM)
-        sums["joint"] = settings.advanced.joint_sum
-        n = parameters.internal
-        super().__init__(settings, parameters, *data, n_carried=n, sums=sums)
+    by_rules = False
 
-    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
+    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         settings, keep = self.settings, None
         rng = np.random.default_rng([settings.seed, 2, self.steps])
         share, runs = settings.advanced.joint_dropout, piece.inputs.runs
@@ -337,21 +329,19 @@ class GradientTrainer(StateSpaceTrainer):
             keep = draw_dropout_mask(shape, settings.dropout, rng)
         recurrence = Recurrence(self.current)
         found = recurrence.forward(piece, self._carried, keep)
+        loss, gradients = recurrence.backward(piece, found, keep)
         self._carried[:] = found.after
-        return recurrence.backward(piece, found, keep)
-
-    def _follow(
-        self, directions: dict[str, Gradient], learning_rate: float, tokens: float
-    ) -> float:
-        squares = sum(float((gradient * gradient).sum()) for _, gradient in directions.values())
-        norm = 1 / tokens * float(np.sqrt(squares))
-        factor = np.float32(1 / tokens * min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30)))
-        for name, (rows, gradient) in directions.items():
+        self._leave_out_fixed(gradients)
+        per_token = 1 / max(float(piece.live.sum()), 1.0)
+        squares = sum(float((gradient * gradient).sum()) for _, gradient in gradients.values())
+        norm = per_token * float(np.sqrt(squares))
+        factor = np.float32(per_token * min(1.0, _MAX_GRADIENT_NORM / max(norm, 1e-30)))
+        for name, (rows, gradient) in gradients.items():
             if gradient.size:
                 # A is applied again and again: whole rows that move at once make it unstable
                 slower = float(np.sqrt(gradient.shape[1])) if name == "transition" else 1.0
                 self.move(name, rows, gradient * factor, learning_rate / slower)
-        return norm
+        return loss, norm
 
 
 class RulesTrainer(StateSpaceTrainer):
@@ -366,14 +356,13 @@ class RulesTrainer(StateSpaceTrainer):
     whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
     """
 
-    def __init__(self, settings: StateSpaceLMSettings, parameters: Parameters, *data: Any) -> None:
-        super().__init__(settings, parameters, *data, n_carried=parameters.outputs.shape[1])
+    by_rules = True
 
     def load_state(self, saved: State, /) -> None:
         # earlier versions saved the sums of AdaGrad, which the rules do not use
         super().load_state({k: each for k, each in saved.items() if not k.startswith("sums/")})
 
-    def _find_directions(self, piece: Piece) -> tuple[float, dict[str, Gradient]]:
+    def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         p, n_q, recurrence = self.current, self.current.internal, Recurrence(self.current)
         x = piece.inputs.look_up(p)
         d_transition, d_outputs, d_biases = map(np.zeros_like, (p.transition, p.outputs, p.biases))
@@ -392,20 +381,19 @@ class RulesTrainer(StateSpaceTrainer):
             d_biases += e.sum(axis=0)[:, None]
             d_features[t] = moved[:, n_q:]
             self._carried[:] = s * piece.live[t][:, None]
-        return loss, {
+        directions: dict[str, Gradient] = {
             "transition": (None, d_transition),
             "outputs": (None, d_outputs),
             "features": piece.inputs.sum_gradients(p, d_features)["features"],
             "biases": (None, d_biases),
         }
-
-    def _follow(self, directions: dict[str, Gradient], learning_rate: float, tokens: float) -> None:
+        self._leave_out_fixed(directions)
+        rate = np.float32(learning_rate / max(float(piece.live.sum()), 1.0))
         limit = self.settings.advanced.norm_limit
-        for name, (rows, direction) in directions.items():
+        for name, (changed, direction) in directions.items():
             table = self.tables[name]
-            table[slice(None) if rows is None else rows] += (
-                np.float32(learning_rate / tokens) * direction
-            )
+            table[slice(None) if changed is None else changed] += rate * direction
             squares = float((table.astype(np.float64) ** 2).sum())
             if name != "biases" and squares > limit:
                 table *= np.float32(np.sqrt(limit / squares))
+        return loss, None
