@@ -167,8 +167,9 @@ class Network(nn.Module):
     def tables(self, lexicon: Lexicon) -> Learned:
         """Return the learned parameters of all states, as probabilities and vectors."""
         outputs = self(None)
-        emission_inputs = outputs.words, outputs.word_bias, outputs.emitting
-        emissions = hmm.class_softmax(*(x.numpy() for x in emission_inputs), lexicon.offsets)
+        given = outputs.words, outputs.word_bias, outputs.emitting
+        words, word_bias, emitting = (part.numpy() for part in given)
+        emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
         shared = emissions, outputs.log_starts.exp().numpy(), lexicon.classes
         left, reached, bias = outputs.left.numpy(), outputs.reached.numpy(), outputs.bias.numpy()
         if self.transitions == "features":
