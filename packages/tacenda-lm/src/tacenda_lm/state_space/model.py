@@ -258,8 +258,7 @@ def draw_parameters(
 class StateSpaceTrainer(StreamTrainer):
     """A model under training; a subclass implements `_learn`.
 
-    Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins with zero
-    states.
+    Batches come from `Pieces`. The state after a batch is the state before the next; an epoch begins with zero states.
     """
 
     warm_up = 50
