@@ -433,11 +433,9 @@ class LDS(Estimator):
             del arrays["scale"]
         return arrays
 
-    def _sizes(self) -> dict[str, Any]:
-        return {**super()._sizes(), "states": self.settings.n_states}
-
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         noise, sizes = self.settings.advanced.noise, self._sizes()
+        sizes["states"] = self.settings.n_states
         compact = _Compact.from_arrays(arrays, **sizes) if "reading" in arrays else None
         if compact is not None:  # compute what is left out
             scale, mean = compact.scale, compact.mean
