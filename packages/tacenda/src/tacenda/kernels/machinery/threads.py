@@ -1,6 +1,7 @@
-"""Threads that share the work of compiled functions without the GIL, in pools that survive a fork."""
+"""Threads that share the work of compiled functions without the GIL; a forked child makes its own pools."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
@@ -12,7 +13,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def usable_cores() -> int:
-    """Count the cores this process may run on: fewer than the machine's under taskset or in a container."""
+    """Count the cores this process may run on, which are fewer than the machine's under taskset."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -35,14 +36,21 @@ def over_ranges(
 ) -> None:
     """Call ``work(first, last)`` for each of the ranges, in their order, in the next idle thread.
 
+    An error in one of them is raised here; ranges that no thread has begun by then are left out.
+
     ``work`` must not call this function with the same number of threads: all threads of the pool are busy, and the
     inner call would wait for them for ever.
     """
+    # next() of a list's iterator is one step under the GIL: no two threads get the same range
     remaining = iter(list(ranges))
 
     def work_on_remaining() -> None:
-        for first, last in remaining:
-            work(first, last)
+        try:
+            for first, last in remaining:
+                work(first, last)
+        except BaseException:
+            deque(remaining, maxlen=0)  # leave nothing for the other threads
+            raise
 
     others = []
     if threads > 1:
