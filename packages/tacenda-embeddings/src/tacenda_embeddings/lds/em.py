@@ -126,7 +126,7 @@ class Statistics(NamedTuple):
 
     S_xx: Matrix  # E[x_t x_t^T | all]
     S_10: Matrix  # E[x_{t+1} x_t^T | all]
-    S_xw: Array  # E[x_t w_t^T | all] (states, observations); None if not asked for
+    S_xw: Array | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
     Xi: Matrix  # E[xs xs^T], the second moment of the posterior means
     Pi: Matrix  # E[xf xf^T]
     likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
@@ -142,13 +142,13 @@ def _compute_powers(X: Matrix, n: int) -> list[Matrix]:
 
 def _solve_filtered_moment(
     state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
-) -> tuple[Matrix, Matrix]:
-    """Return Pi and m_{-1} = M_{-1} C_hat, from a linear equation that is solved by iterating Lyapunov's.
+) -> Matrix:
+    """Return Pi from a linear equation that is solved by iterating Lyapunov's.
 
     ``lagged`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi. Warns if Pi does not converge.
     """
     F, gain = state.F, state.gain
-    # eq 10 from the horizon on: m_{-1} = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
+    # eq 10 from the horizon on, for m = M_{-1} C_hat: m = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
     solver = SteinSolver(F, F.T)
     F_powers = _compute_powers(F, r)
     known = np.zeros_like(F)
@@ -159,8 +159,8 @@ def _solve_filtered_moment(
     Pi = innovation if start is None else start
     for _ in range(_MAX_MOMENT_ITERATIONS):
         # Pi is on the right-hand side too, but only in the term of the horizon, which is small: it converges quickly
-        m_1 = known + F_powers[r - 1] @ Pi @ horizon
-        half = F @ m_1 @ gain.K_c.T
+        m = known + F_powers[r - 1] @ Pi @ horizon
+        half = F @ m @ gain.K_c.T
         previous, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
         change, size = np.linalg.norm(Pi - previous), np.linalg.norm(Pi)
         if change <= 1e-13 * size:
@@ -170,18 +170,21 @@ def _solve_filtered_moment(
             f"the moments of the states still change by {change / size:.0e} of their size after "
             f"{_MAX_MOMENT_ITERATIONS} iterations: give more text, or set n_states lower or kappa higher"
         )
-    return Pi, m_1
+    return Pi
 
 
-def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
-    """Return the likelihood gain over the model without dynamics, in nats per token (paper eqs 39-44, corrected)."""
+def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m: Matrix) -> float:
+    """Return the likelihood gain over the model without dynamics, in nats per token (paper eqs 39-44, corrected).
+
+    ``m`` is M_{-1} C_hat.
+    """
     # the innovation e_t = w_t - C A xf_{t-1}, seen through C_hat: E[C_hat^T e e^T C_hat]
     predicted = A @ Pi @ A.T
-    half = gain.cross @ A @ m_1
+    half = gain.cross @ A @ m
     projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
     trace = (
         gain.base_trace
-        - 2.0 * np.trace(A @ m_1)
+        - 2.0 * np.trace(A @ m)
         + np.trace(predicted @ gain.cross)
         - np.trace(gain.inner @ projected_error)
     )
@@ -265,7 +268,7 @@ def run_e_step(
             products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
     lagged[0] = gain.square
-    Pi, m_1 = _solve_filtered_moment(state, A_r, lagged, r, Pi)
+    Pi = _solve_filtered_moment(state, A_r, lagged, r, Pi)
 
     # m_k = M_k C_hat, b_k = B_k C_hat and L_k
     m = {-r: Pi @ A_r.T @ gain.cross.T}
@@ -284,13 +287,14 @@ def run_e_step(
     if with_observation:
         S_xw = _compute_observation_moment(moments, state, A_r, C, Pi, products)
     S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
-    likelihood_gain = _compute_likelihood_gain(A, gain, Pi, m_1)
+    likelihood_gain = _compute_likelihood_gain(A, gain, Pi, m[-1])
     return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood_gain)
 
 
 def run_m_step(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:
     """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
+    assert S_xw is not None  # run_e_step was asked for it
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse  # eq 9
     C = tall.product(S_xw.T, inverse)
