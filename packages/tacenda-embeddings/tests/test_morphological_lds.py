@@ -73,6 +73,11 @@ def test_more_rows_than_words_are_those_of_a_larger_vocabulary(lds, output):
     [found] = lds.transform_extended([moved], extra, output=output)
     [expected] = lds.transform_ids([ids], output=output)
     assert_allclose(found, expected, atol=1e-5)
+    few = np.array([7, 12], np.uint8)
+    narrow = lds.transform_extended(
+        [few], np.zeros((300, extra.shape[1]), np.float32), output=output
+    )
+    assert_allclose(narrow, lds.transform_ids([few], output=output), atol=1e-5)
     for word, rows in ((types + 2, extra), (types + 1, extra[:, 1:]), (types, extra.tolist())):
         with pytest.raises(DataError):
             lds.transform_extended([np.array([word])], rows)

@@ -1,5 +1,6 @@
 """Fitting from text to vectors: likelihood, added text, determinism, and what is refused."""
 
+from copy import copy
 from unittest.mock import Mock
 
 import numpy as np
@@ -9,7 +10,13 @@ import tacenda
 from tacenda import store
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
-from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    CorpusError,
+    DataError,
+    NotFittedError,
+)
 from tacenda_embeddings import LDS, LaggedCounts
 from tacenda_embeddings.lds import em, smoother
 from tacenda_embeddings.lds.em import run_e_step
@@ -76,6 +83,15 @@ def test_the_progress_bar_ends_at_its_total(counts, monkeypatch, settings):
     few = {"n_states": 6, "subspace_iterations": 2, "full_iterations": 1}
     LDS(**few | settings).fit(counts).partial_fit(counts, 1)
     assert [bar.update.call_count for bar in bars] == [bar.total for bar in bars]
+
+
+def test_the_likelihood_gain_is_found_whatever_else_is_measured(model):
+    other = copy(model)
+    other.figures = [{"measure": "accuracy", "value": 0.9}, *model.figures]
+    assert other.likelihood_gain == model.likelihood_gain
+    other.figures = other.figures[:1]
+    with pytest.raises(ArtifactError, match="without its likelihood gain"):
+        _ = other.likelihood_gain
 
 
 def test_a_corpus_is_counted_and_fitted(corpus, counts, model):

@@ -52,6 +52,8 @@ from tacenda_embeddings.lds.smoother import (
 )
 from tacenda_embeddings.settings import LDS_OUTPUTS, Ends, LDSOutput, LDSSettings
 
+_GAIN = "log-likelihood gain over no dynamics, nats per token"
+
 
 class FittedLDS(TwoSided):
     """The smoother of a fitted model, and its parameters in whitened coordinates."""
@@ -204,7 +206,7 @@ class LDS(Estimator):
         self.fitted_on |= {fact: counts.fitted_on[fact] for fact in sorted(facts)}
         self.figures = [
             {
-                "measure": "log-likelihood gain over no dynamics, nats per token",
+                "measure": _GAIN,
                 "value": self.history[-1].likelihood_gain,
                 "protocol": "ASOS, training text",
             }
@@ -349,8 +351,8 @@ class LDS(Estimator):
         ids, offsets, arrays = self._pack(sentences, output)
         if getattr(rows, "shape", ())[1:] != (smoother.states,):
             raise DataError(f"rows must be an array (words, {smoother.states})")
-        _check_ids(ids, offsets, n_types + len(rows))
-        used, local = np.unique(ids, return_inverse=True)
+        words = _check_ids(ids, offsets, n_types + len(rows))
+        used, local = np.unique(words, return_inverse=True)
         known = used[used < n_types]
         extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
         extended.write(recipe, local, offsets, arrays)
@@ -400,9 +402,15 @@ class LDS(Estimator):
 
     @property
     def likelihood_gain(self) -> float:
-        """The log-likelihood of the fitted text, minus the log-likelihood without dynamics, in nats per token."""
+        """The log-likelihood of the fitted text, minus the log-likelihood without dynamics, in nats per token.
+
+        Raises NotFittedError, and ArtifactError if the metrics of a loaded model have no such number.
+        """
         self._learned(self.learned)
-        return float(self.figures[0]["value"])
+        for figure in self.figures:
+            if figure.get("measure") == _GAIN:
+                return float(figure["value"])
+        raise ArtifactError("the model was saved without its likelihood gain: fit it again")
 
     def transition_pairs(
         self, n_pairs: int = 10, n_words: int = 8, min_count: int = 50
