@@ -10,6 +10,7 @@ from surprise.model_selection import train_test_split
 from support.ratings import Frame, changed
 from support.recommenders import MACHINE, MODELS, SMALL, trainset_of
 from tacenda.errors import DataError
+from tacenda.fitting import Callback
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF
 from tacenda_surprise.testing import small_dataset
@@ -23,9 +24,18 @@ def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
     np.testing.assert_allclose(algo.bu, before, atol=1e-4)
 
 
-@pytest.mark.parametrize("make", [BiasOnly, lambda: RBM(**MACHINE)])
-def test_many_ratings_off_the_levels_are_refused(make):
-    algo = make().fit(trainset_of([(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(60)]))
+@pytest.mark.parametrize("options", [{}, {"n_epochs": 2}, {"callbacks": [Callback()]}])
+@pytest.mark.parametrize("n_new", [1, 60])
+def test_biases_get_a_new_level_however_they_go_on(options, n_new):
+    algo = BiasOnly().fit(trainset_of([(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(1200)]))
+    more = trainset_of([(f"u{n}", f"i{n % 7}", 3.3) for n in range(n_new)])
+    algo.partial_fit(more, **options)
+    np.testing.assert_allclose(algo.levels, [1, 2, 3, 3.3, 4, 5])
+    assert algo.predict_proba(["u0"], ["i0"]).shape == (1, 6)
+
+
+def test_many_ratings_off_the_levels_are_refused():
+    algo = RBM(**MACHINE).fit(trainset_of([(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(60)]))
     off_levels = trainset_of([(f"u{n}", f"i{n % 7 + 1}", 1.01 + n / 16) for n in range(60)])
     with pytest.raises(DataError, match="1 to 5 in 5 levels; fit again"):
         algo.partial_fit(off_levels, 1)

@@ -419,6 +419,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         their ratings. Inner ids stay the same, and users who were folded in stay so unless they now have ratings.
         ``n_epochs`` counts passes over all ratings, old and new. With None the model chooses the number; if there are
         few new ratings, some models then update only the users and items of these ratings, and none if there are none.
+        With ``callbacks``, which watch the training, a model always trains on all ratings.
 
         Raises ConfigurationError if the model cannot continue or the rating scales differ, and DataError for a rating
         that is not finite or off the scale.

@@ -102,7 +102,7 @@ class BiasOnly(RatingAlgorithm):
     ) -> None:
         """Alternate again from the old biases; the mean and the parameters of the variances stay."""
         old = self._learned(self.learned)
-        self._catalogue = catalogue = self.catalogue.extend(ratings)
+        self._catalogue = catalogue = self.catalogue.grow(ratings).recount(ratings)
         alternation = Alternation(ratings, catalogue.mean, self._learn)
         alternation.b[: len(old.user_biases)] = old.user_biases
         alternation.c[: len(old.item_biases)] = old.item_biases

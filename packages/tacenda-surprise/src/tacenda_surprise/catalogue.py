@@ -50,15 +50,22 @@ class Catalogue:
         return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
-        """Return what `grow` does, with the counts of ``ratings``. Raises DataError for ratings off the levels."""
+        """Return what `grow` and `recount` do, for a model that cannot have new levels.
+
+        Raises DataError for a rating that is none of the levels; a continuous scale has any.
+        """
         grown = self.grow(ratings)
         if grown.levels is not self.levels:
             raise DataError(
-                f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
-                f"{self.scale[1]:g} in {len(self.levels) or 'no'} levels; fit again"
+                f"some ratings are none of the levels of the fit, {self.levels[0]:g} to "
+                f"{self.levels[-1]:g} in {len(self.levels)} levels; fit again"
             )
+        return grown.recount(ratings)
+
+    def recount(self, ratings: Ratings) -> Catalogue:
+        """Return the same catalogue with the counts of ``ratings``."""
         counts = np.bincount(find_nearest(self.levels, ratings.values), minlength=len(self.levels))
-        return replace(grown, counts=counts[: len(self.levels)].astype(np.float32))
+        return replace(self, counts=counts[: len(self.levels)].astype(np.float32))
 
     def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one, with new levels.
