@@ -10,6 +10,7 @@ import tacenda
 from support.recommenders import SMALL, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, KernelError, NotFittedError
+from tacenda.packed_strings import pack_names
 from tacenda.settings import configured_by, option
 from tacenda_surprise import (
     PMF,
@@ -20,6 +21,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     RatingAlgorithm,
 )
+from tacenda_surprise.catalogue import Catalogue
 from tacenda_surprise.pmf_options import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids, upgrade
 
@@ -197,6 +199,20 @@ def test_what_is_no_path(path, saved):
     for use in (algo.save, PMF.load):
         with pytest.raises(ArtifactError, match="file or folder"):
             use(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"scale": None}, {"scale": [1, 2, 3]}, {"scale": ["low", 5]}, {"mean": 10**400}, {}]
+)
+def test_a_catalogue_that_makes_no_sense_is_an_artifact_error_by_itself(change, trainset):
+    catalogue = BiasOnly().fit(trainset).catalogue
+    config, arrays = {**catalogue.config_dict(), **change}, catalogue.arrays()
+    if not change:
+        arrays |= pack_names("users", ["twice", "twice"])
+    with pytest.raises(ArtifactError, match="damaged"):
+        Catalogue.from_arrays(config, arrays)
+    with pytest.raises(ArtifactError, match="damaged"):
+        Catalogue.from_arrays({}, {})
 
 
 @pytest.mark.parametrize("catalogue", [{"mean": 1e308}, {"mean": 0.9}, {"scale": [1, 1e30]}])

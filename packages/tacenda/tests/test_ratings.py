@@ -327,6 +327,14 @@ def test_the_usual_formats_are_known_by_their_looks(name, suffix, write_file):
     assert read_ratings(path).fingerprint == Ratings.from_triples(TRIPLES).fingerprint
 
 
+def test_blanks_may_precede_quoted_fields(write_file):
+    r = read_ratings(
+        write_file("r.csv", '1, "Toy, Story", 5\n2, "Toy, Story", 4\n"2", Heat, "3"\n')
+    )
+    expected = [("1", "Toy, Story", 5), ("2", "Toy, Story", 4), ("2", "Heat", 3)]
+    assert r.fingerprint == Ratings.from_triples(expected).fingerprint
+
+
 @pytest.mark.parametrize("ids", [[10, 9], [-9, 3, -10, 0]])
 def test_integer_ids_of_a_file_are_numbered_by_value(ids, write_file):
     r = read_ratings(write_file("u.data", "".join(f"{user}\t1\t3\n" for user in ids)))

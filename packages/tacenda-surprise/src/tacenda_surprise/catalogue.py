@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import LARGEST, Array, Arrays, Constraint, Float32, ascending, at_least
+from tacenda.arrays import LARGEST, Array, Arrays, Float32, ascending, at_least
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.ratings import IdIndex, Ratings
@@ -20,8 +20,6 @@ Numbers = npt.NDArray[np.integer[Any]]
 
 MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
 _MAX_UNUSED_WIDTH = 5.0  # a scale so many times as wide as the ratings used is ignored
-
-not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 
 
 class _Levels(Arrays):
@@ -118,12 +116,17 @@ class Catalogue:
         cls, config: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Catalogue:
         """Read the catalogue of a saved model. Raises ArtifactError if it is damaged."""
-        low, high = (float(end) for end in config["scale"])
-        mean = float(config["mean"])
+        try:
+            low, high = (float(end) for end in config["scale"])
+            mean = float(config["mean"])
+            users, items = (
+                IdIndex(unpack_names(f"{one}s", arrays), one) for one in ("user", "item")
+            )
+        except (DataError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise ArtifactError(f"its users, items or scale are damaged: {error!r}") from error
         slack = 1e-6 * (abs(low) + abs(high))  # the mean of float32 values, rounded
         if not (-LARGEST <= low <= high <= LARGEST and low - slack <= mean <= high + slack):
             raise ArtifactError(f"{low} to {high} with mean {mean} is not a rating scale")
-        users, items = (IdIndex(unpack_names(f"{one}s", arrays), one) for one in ("user", "item"))
         saved = _Levels.from_arrays(arrays)
         levels, ends = saved.levels, np.array([low, high], np.float32)
         if len(levels) > MOST_LEVELS or (levels < ends[0]).any() or (levels > ends[1]).any():

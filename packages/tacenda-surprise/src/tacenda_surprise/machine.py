@@ -30,6 +30,7 @@ from tacenda.arrays import (
     ascending,
     at_least,
     named,
+    not_empty,
     positive,
 )
 from tacenda.forks import cached_property
@@ -37,7 +38,7 @@ from tacenda.kernels.boltzmann import Expected, boltzmann_expectations
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.catalogue import Doubles, Floats, Numbers, not_empty
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.levels import Scale, narrow
 from tacenda_surprise.options import RatedSettings, SeededSettings, StoppedSettings

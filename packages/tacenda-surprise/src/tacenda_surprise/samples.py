@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacenda.arrays import Array, Arrays, Float32, named, positive
+from tacenda.arrays import Array, Arrays, Float32, named, not_empty, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Doubles, Floats, Numbers, not_empty
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 from tacenda_surprise.rows import lengthen, mean_row
 from tacenda_surprise.variance import Curve, coverage_factor
 

@@ -155,6 +155,8 @@ def up_to(largest: float) -> Constraint:
     return Constraint(lambda array, sizes: None, largest)
 
 
+#: Require at least one number.
+not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 #: Require numbers above zero.
 positive = Constraint(
     lambda array, sizes: None if (array > 0).all() else "holds a number that is not positive"

@@ -126,8 +126,11 @@ def read_rated_rows(
                 continue
         value = _parse_number(fields[value_at])
         if value is None or not abs(value) <= _LARGEST_RATING:
-            fault = "not a number" if value is None else f"too large, beyond {_LARGEST_RATING:g}"
-            if value is not None and not math.isfinite(value):
+            if value is None:
+                fault = "not a number"
+            elif math.isfinite(value):
+                fault = f"too large, beyond {_LARGEST_RATING:g}"
+            else:
                 fault = "not finite"
             raise DataError(
                 f"{path}, line {line}: the {what} {fields[value_at]!r:.80} is {fault}; "
@@ -208,7 +211,9 @@ def _rows(path: Path, separator: str | None, encoding: str) -> Iterator[tuple[in
             yield number, line.split()
         elif len(separator) == 1 and '"' in line:
             try:
-                yield number, next(csv.reader([line], delimiter=separator))
+                # A quote after a blank begins a quoted field too.
+                reader = csv.reader([line], delimiter=separator, skipinitialspace=True)
+                yield number, next(reader)
             except csv.Error as error:  # a field of more than 131,072 characters, for one
                 raise DataError(f"{path}, line {number}: {error}; is it the right file?") from error
         else:
