@@ -48,6 +48,11 @@ def test_batches_hold_the_token_budget_and_the_document_count(toy):
     assert toy.calls == [2, 2, 1]
 
 
+def test_an_embedder_is_asked_only_for_words_with_letters(toy):
+    toy.knows = lambda word: word[0].isalpha()
+    assert pipeline(toy)("the cat").tensor.any()
+
+
 def test_stream_is_lazy(toy):
     def endless():
         while True:

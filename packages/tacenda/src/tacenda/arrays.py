@@ -398,7 +398,10 @@ class Arrays:
         return instance
 
     def check_saved(self) -> None:
-        """Raise ArtifactError for what no annotation can refuse; `from_arrays` calls it after all other checks."""
+        """Raise ArtifactError for what no annotation can refuse.
+
+        `from_arrays` calls it after the checks of the object's own arrays, and of the objects that it holds.
+        """
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, Array]]:
         """Yield the names and arrays that are not None, also of fields that are `Arrays`."""

@@ -36,9 +36,8 @@ Vector = npt.NDArray[np.float64]
 Loading = npt.NDArray[np.floating]
 """C (observations, states), float32 or float64, on the device of the fit."""
 
-HANKEL_BLOCKS = (
-    2  # blocks per side of the Hankel matrix, r in the paper; it needs lags up to 2 r - 1
-)
+# blocks per side of the Hankel matrix, r in the paper; it needs lags up to 2 r - 1
+HANKEL_BLOCKS = 2
 HORIZON = 7  # lags that the approximate second-order statistics of EM use
 N_LAGS = max(2 * HANKEL_BLOCKS - 1, HORIZON)  # lags that a fit needs
 

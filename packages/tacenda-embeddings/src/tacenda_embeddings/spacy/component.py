@@ -365,10 +365,10 @@ class DocEncoder:
         self._cache = WordCache(read, blank, self._vocabulary)
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
-        # The model prepares for a word and for a sentence of each length when it is loaded, and not at the first text
-        # or in every child of a fork.
-        if knows is not None:
-            knows("")
+        # The model prepares for a look-up and for a sentence of each length when it is loaded, and not at the first
+        # text or in every child of a fork.
+        if hasattr(model.vocabulary, "id_of"):
+            model.vocabulary.id_of("")
         if self._takes_ids:
             cuts = np.cumsum(np.arange(_WARM_UP_TOKENS + 1))
             arrays = [np.empty((n, self.width), np.float32) for n in range(1, _WARM_UP_TOKENS + 1)]

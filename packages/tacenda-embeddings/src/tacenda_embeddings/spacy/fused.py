@@ -215,9 +215,8 @@ class _Rows(NamedTuple):
     """Rows of words, with space for more."""
 
     table: np.ndarray  # (words, outputs times pieces) float32
-    read: (
-        np.ndarray
-    )  # (words, tables, `_HASHES`) int32, the rows of each table that each word reads
+    # (words, tables, `_HASHES`) int32, the rows of each table that each word reads
+    read: np.ndarray
     digests: np.ndarray  # (words,) uint64, of these rows
 
 
