@@ -26,6 +26,12 @@ def models():
     }
 
 
+def test_the_settings_on_the_card_are_in_the_order_of_the_configuration(models, monkeypatch):
+    config = {f"option-{i}": i for i in range(20)}
+    monkeypatch.setattr(AdaptiveMixture, "config_dict", lambda self: {**config, "vocabulary": {}})
+    assert list(AdaptiveMixture(models).card["settings"]) == list(config)
+
+
 def weights_by_loop(weights, adaptation, memory, rows):
     """The weights before each word, given the probabilities of the words by component."""
     known, found = [0.0] * len(weights), []

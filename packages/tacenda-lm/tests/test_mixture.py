@@ -352,6 +352,37 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
         Mixture.load(tmp_path / "again").score("a0 b1")
 
 
+def test_every_component_that_was_fitted_again_is_known_also_after_saving(tmp_path):
+    def list_refitted(mixture):
+        saved = mixture.to_artifact().fitted_on.get("refitted_since_weights", [])
+        assert mixture.card["fitted_on"].get("refitted_since_weights", []) == saved
+        return saved
+
+    mixture = Mixture({name: KneserNey(order=1).fit(TEXT) for name in "abc"}).fit_weights(VALID)
+    facts = mixture.fitted_on
+    assert list_refitted(mixture) == []
+    for name, refitted in (("b", ["b"]), ("a", ["a", "b"])):
+        mixture.components[name].fit(TEXT)
+        mixture.score("a0 b1")
+        assert list_refitted(mixture) == refitted
+    assert mixture.fitted_on is facts  # a query changes nothing
+    mixture.save(tmp_path / "mixture")
+    again = Mixture.load(tmp_path / "mixture")
+    again.components["c"].fit(TEXT)
+    with pytest.warns(TacendaWarning, match=r"fitted again \('a', 'b', 'c'\)"):
+        again.score("a0 b1")
+    assert list_refitted(again) == ["a", "b", "c"]
+    assert list_refitted(again.fit_weights(VALID)) == []
+
+
+def test_a_note_in_the_facts_of_a_component_is_no_fit():
+    component = KneserNey(order=1).fit(TEXT)
+    mixture = Mixture([component]).fit_weights(VALID)
+    component.fitted_on = {**component.fitted_on, "note": "x"}
+    with warnings.catch_warnings(action="error"):
+        mixture.score("a0 b1")
+
+
 def test_a_mixture_of_fitted_models_is_fitted(models):
     assert Mixture([Mixture(models)]).is_fitted
     assert not Mixture([*models.values(), KneserNey()]).is_fitted

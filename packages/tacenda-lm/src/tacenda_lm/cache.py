@@ -105,7 +105,8 @@ class _Cache(LanguageModel):
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         check_states(states)
-        _, kappa = self.vocabulary, self.settings.prior_words
+        _ = self.vocabulary  # raises NotFittedError
+        kappa = self.settings.prior_words
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
         for row, (words, weights) in zip(rows, self._recall(states), strict=True):
             np.add.at(row, words, weights.astype(np.float64))
@@ -260,8 +261,8 @@ class NeuralCache(_Cache):
         super().__init__(settings)
         self.model: Any = HLBL.from_settings(settings.hlbl)
         self._is_given = False  # whether the model was given to `over`
-        # ``fitted_on`` of the model when `_adopt` was last called; every fit of the model sets a new one
-        self._adopted_fit: Any = None
+        # ``n_fits`` of the model when `_adopt` was last called
+        self._adopted_n_fits: int | None = None
 
     @classmethod
     def over(cls, model: LanguageModel, **options: Any) -> Self:
@@ -305,7 +306,7 @@ class NeuralCache(_Cache):
 
     def _follow_model(self) -> None:
         """Adopt the last fit of the model, if that was not done yet."""
-        if self.model.fitted_on and self.model.fitted_on is not self._adopted_fit:
+        if self.model.fitted_on and self.model.n_fits != self._adopted_n_fits:
             self._adopt()
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
@@ -324,7 +325,7 @@ class NeuralCache(_Cache):
         self._set_vocabulary(vocabulary)
         # figures and lines of a fit before this one are not of this model
         self.fitted_on, self.figures, self.line_sketch = dict(self.model.fitted_on), [], None
-        self._adopted_fit = self.model.fitted_on
+        self._adopted_n_fits = self.model.n_fits
 
     def _standardize(self, r: Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).

@@ -96,6 +96,8 @@ class LanguageModel(Estimator):
     #: log10 of the probability of ``<s>``, which ARPA files write for zero.
     start_log_prob: float = -99.0
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
+    #: How many fits of this object have succeeded. A mixture or a cache compares it, to notice a model fitted again.
+    n_fits: int = 0
     _fitted_to: ClassVar[str] = "text"
     #: The lines that the model was fitted to; None if unknown, as for models that earlier versions saved.
     line_sketch: LineSketch | None = None
@@ -299,6 +301,7 @@ class LanguageModel(Estimator):
             **corpus.origin,
             **self.fitted_on,
         }
+        self.n_fits += 1
         # the lines of a text on a cluster are not on this machine
         self.line_sketch = LineSketch.of(corpus) if isinstance(corpus, Corpus) else None
         if valid is not None:
@@ -320,7 +323,7 @@ class LanguageModel(Estimator):
             "model": self.name,
             "distribution": self.distribution,
             "settings": config.get(
-                "settings", {k: config[k] for k in config.keys() - {"vocabulary"}}
+                "settings", {k: value for k, value in config.items() if k != "vocabulary"}
             ),
             "n_types": len(self.vocabulary),
             "vocabulary": {

@@ -227,6 +227,15 @@ def test_a_cache_has_the_facts_of_the_last_fit_of_its_model(tmp_path):
             assert find_lines(cache, *line) == find_lines(inner, *line)
 
 
+def test_a_cache_keeps_its_figures_when_a_note_is_added_to_the_facts_of_its_model(hlbl):
+    cache = NeuralCache.over(hlbl)
+    cache.record(text(5, seed=1), "other text")
+    facts = hlbl.fitted_on
+    hlbl.fitted_on = {**facts, "note": "x"}
+    assert [figure["text"] for figure in cache.figures] == ["other text"]
+    hlbl.fitted_on = facts
+
+
 def test_a_fit_of_a_neural_cache_is_that_of_its_model(tmp_path):
     cache = NeuralCache(hlbl=HLBL_SMALL).fit(corpus(), checkpoints=tmp_path)
     model = HLBL(**HLBL_SMALL).fit(corpus())

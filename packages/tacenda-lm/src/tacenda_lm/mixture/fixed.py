@@ -11,6 +11,7 @@ A state's value holds the states of the components.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import is_
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, over, take
 from tacenda.arrays import Float64 as Float64s
+from tacenda.artifact.arrays import Precision
 from tacenda.artifact.folder import Artifact, check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
@@ -110,8 +112,8 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
-        # `_list_fits` of each component when the weights were fitted; empty for weights that were not
-        self._weighed: list[list[Any]] = []
+        # `_count_fits` of each component when the weights were fitted; empty for weights that were not
+        self._weighed: dict[str, list[int]] = {}
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
@@ -186,7 +188,7 @@ class Mixture(LanguageModel):
         before, of_weights = (self.fitted_on, self._weighed), (_REFITTED, "weights_n_tokens")
         # the facts about the old weights are left out, so that nothing warns of them
         others = {name: fact for name, fact in self.fitted_on.items() if name not in of_weights}
-        self.fitted_on, self._weighed = others, []
+        self.fitted_on, self._weighed = others, {}
         try:
             scores, begins = self._score_text(text, context, marks)
             self._fit_to(scores, begins)
@@ -194,31 +196,23 @@ class Mixture(LanguageModel):
             self.fitted_on, self._weighed = before
             raise
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
-        self._weighed = [_list_fits(model) for model in self._models.values()]
+        self._weighed = {name: _count_fits(part) for name, part in self._models.items()}
+        self.n_fits += 1
         return self
 
     def _fit_to(self, scores: Float64, begins: Integers) -> None:
         """Fit the weights to log-probabilities (components, tokens) of sequences that begin at ``begins``."""
         self._weights = fit_weights(scores, self._weights)
 
-    def _warn_of_refits(self) -> None:
-        """Warn once of components that were fitted again since the weights were fitted to them."""
-        refitted = [
+    def _find_refitted(self) -> list[str]:
+        """Return the components that were fitted again after the weights were, before it was saved or since."""
+        saved = self.fitted_on.get(_REFITTED, ())
+        fits = {name: _count_fits(self._models[name]) for name in self._weighed}
+        return [
             name
-            for (name, model), fits in zip(self._models.items(), self._weighed, strict=False)
-            if not _are_same(_list_fits(model), fits)
+            for name in self._models
+            if name in saved or fits.get(name) != self._weighed.get(name)
         ]
-        if refitted:
-            # a saved mixture warns of them again
-            self.fitted_on = {**self.fitted_on, _REFITTED: refitted}
-            self._weighed = []
-        if _REFITTED in self.fitted_on:
-            names = ", ".join(map(repr, self.fitted_on[_REFITTED]))
-            warn(
-                f"the weights of this {type(self).__name__} were fitted before components of it were fitted again "
-                f"({names}): call fit_weights with held-out text",
-                once=(self, "refitted components"),
-            )
 
     def _score_text(
         self, text: Text, context: Context, marks: Marks
@@ -371,13 +365,31 @@ class Mixture(LanguageModel):
         Raises NotFittedError, and CorpusError where the components do not have the same words.
         """
         theirs = [model.vocabulary for model in self._models.values()]
-        self._warn_of_refits()
+        if refitted := self._find_refitted():
+            warn(
+                f"the weights of this {type(self).__name__} were fitted before components of it were fitted again "
+                f"({', '.join(map(repr, refitted))}): call fit_weights with held-out text",
+                once=(self, "refitted components"),
+            )
         if not _are_same(self._mapped, theirs):
             named = zip(theirs, self._models, strict=True)
             self._maps = [_make_map(theirs[0], vocabulary, name) for vocabulary, name in named]
             self._mapped = theirs
 
     # -- saved model -------------------------------------------------------------------------------
+
+    def _record_refitted(self) -> dict[str, Any]:
+        """Return ``fitted_on`` with the components that were fitted again, so that a saved mixture warns of them."""
+        refitted = self._find_refitted()
+        return {**self.fitted_on, _REFITTED: refitted} if refitted else self.fitted_on
+
+    @property
+    def card(self) -> dict[str, Any]:
+        return {**super().card, "fitted_on": self._record_refitted()}
+
+    def to_artifact(self, precision: Precision | None = None) -> Artifact:
+        artifact = super().to_artifact(precision)
+        return replace(artifact, fitted_on={**artifact.fitted_on, **self._record_refitted()})
 
     def config_dict(self) -> dict[str, Any]:
         numbers = {name: getattr(self, name) for name in self._numbers}
@@ -413,7 +425,7 @@ class Mixture(LanguageModel):
     def from_artifact(cls, artifact: Artifact) -> Self:
         model = super().from_artifact(artifact)
         if "weights_n_tokens" in model.fitted_on:
-            model._weighed = [_list_fits(part) for part in model._models.values()]
+            model._weighed = {name: _count_fits(part) for name, part in model._models.items()}
         return model
 
 
@@ -433,10 +445,10 @@ def _make_map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
     return theirs.encode(first.words, remember=False)
 
 
-def _list_fits(model: Any) -> list[Any]:
-    """Return ``fitted_on`` of a model and of the models in it; every fit sets a new dictionary."""
-    inner = (fit for part in model.nested().values() for fit in _list_fits(part))
-    return [getattr(model, "fitted_on", None), *inner]
+def _count_fits(model: Any) -> list[int]:
+    """Return ``n_fits`` of a model and of the models in it."""
+    inner = (n for part in model.nested().values() for n in _count_fits(part))
+    return [getattr(model, "n_fits", 0), *inner]
 
 
 def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
