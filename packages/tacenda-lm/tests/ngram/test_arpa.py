@@ -252,11 +252,12 @@ def test_a_word_that_no_file_can_hold_is_refused(tmp_path, word):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("mode", ["w", "rb"])
-def test_a_file_that_takes_no_bytes_is_refused(model, tmp_path, mode):
+@pytest.mark.parametrize("opened", [open, gzip.open])
+@pytest.mark.parametrize("mode", ["wt", "rb"])
+def test_a_file_that_takes_no_bytes_is_refused(model, tmp_path, opened, mode):
     (tmp_path / "m.arpa").touch()
     with (
-        (tmp_path / "m.arpa").open(mode) as file,
+        opened(tmp_path / "m.arpa", mode) as file,
         pytest.raises(DataError, match=r"m.arpa.*: open it in binary mode, such as with \"wb\""),
     ):
         model.to_arpa(file)

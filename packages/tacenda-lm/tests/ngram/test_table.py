@@ -155,6 +155,14 @@ def test_a_table_is_the_same_whatever_memory_it_was_made_in(monkeypatch):
 # -- what is damaged -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 0), (2, 5), (2, 7)])
+def test_a_layout_with_another_number_of_columns_is_refused(model, shape):
+    artifact = model.to_artifact()
+    arrays = {**artifact.arrays, "ngrams.layout": np.ones(shape, np.int64)}
+    with pytest.raises(ArtifactError, match=f"'ngrams.layout' has {shape[1]} columns"):
+        KneserNey.from_artifact(dataclasses.replace(artifact, arrays=arrays))
+
+
 def test_every_wrong_number_of_the_layout_is_refused_or_harmless(model):
     artifact = model.to_artifact()
     layout = artifact.arrays["ngrams.layout"]

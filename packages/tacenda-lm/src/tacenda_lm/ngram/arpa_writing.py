@@ -6,6 +6,7 @@ Python.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import re
@@ -41,7 +42,8 @@ def write_arpa(
 
     A file at a path appears only when it is complete. ``start_log_prob`` is the log-probability of ``<s>``, base 10.
     Raises DataError for a word that the format cannot express, a path that cannot be written or has the ending of
-    another compression, and a file that is not open for writing bytes. Other errors of an open file are passed on.
+    another compression, and a file that is not open for writing bytes, and ArtifactError for a damaged table. Other
+    errors of an open file are passed on.
     """
     for word in vocabulary.words:
         if word in (START, "") or _UNWRITABLE.search(word):
@@ -52,7 +54,9 @@ def write_arpa(
     if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
         try:
             path.write(b"")
-        except (TypeError, ValueError) as error:  # of text, for reading, or closed
+        except (TypeError, ValueError, OSError) as error:  # of text, for reading, or closed
+            if not isinstance(error, TypeError | ValueError) and error.errno != errno.EBADF:
+                raise
             raise DataError(
                 f'cannot write to {path!r:.120}: open it in binary mode, such as with "wb"'
             ) from error
@@ -76,8 +80,8 @@ def _write(
     file: IO[bytes] | gzip.GzipFile, vocabulary: Vocabulary, table: Table, start_log_prob: float
 ) -> None:
     """Write the header and the n-grams of each order."""
-    sizes = table.sizes
-    sizes[0] += 1  # <s> and </s> are one type in the table
+    n_types, *longer = table.sizes
+    sizes = [n_types + 1, *longer]  # <s> and </s> are one type in the table
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
     file.write(f"\\data\\\n{counts}".encode())
     text, cuts = pack_words([*vocabulary.words, START])

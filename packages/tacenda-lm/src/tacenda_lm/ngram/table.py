@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,28 +72,32 @@ class Order(NamedTuple):
     n_after: npt.NDArray[np.int64]  # how many n-grams continue each
 
 
-# words of a process that are still scored in plain Python; importing numba takes as long as scoring all of them
-_plain_words = 2000
-_compiled: tuple[Any, Any] | None = None
+# words that the process may still look up in plain Python; importing numba takes as long as looking up all of them
+_n_plain_words_left = 2000
 
 
-def lookups(n_words: int = _MAX_NGRAMS, *, strings: bool = False) -> Any:
+def lookups(n_words: int | None = None, *, strings: bool = False) -> Any:
     """Return the module that looks up ``n_words`` words: ``plain`` for the first ones of a process, or a compiled one.
 
     The compiled module is ``lookup``, and ``words`` for ``strings``. All give the same bits. ``plain`` lacks the
-    functions for distributions.
+    functions for distributions, for which ``n_words`` is None.
     """
-    global _compiled, _plain_words
-    if _compiled is None:
-        _plain_words -= n_words
-        if _plain_words >= 0 and "numba" not in sys.modules:
+    global _n_plain_words_left
+    if n_words is not None and "numba" not in sys.modules:
+        _n_plain_words_left -= n_words
+        if _n_plain_words_left >= 0:
             from tacenda_lm.ngram import plain
 
             return plain
-        from tacenda_lm.ngram import lookup, words
+    return _import_compiled(strings)
 
-        _compiled = lookup, words
-    return _compiled[strings]
+
+@cache
+def _import_compiled(strings: bool) -> Any:
+    """Return the module ``words`` for strings, and otherwise ``lookup``; both import numba."""
+    from tacenda_lm.ngram import lookup, words
+
+    return words if strings else lookup
 
 
 class Table(Arrays):
@@ -212,7 +217,11 @@ class Table(Arrays):
         one may be a mapped file, so it is not read here: errors in it are found when it is used, or by `check`.
         """
         layout, order = self.layout, self.order
-        if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
+        if layout.shape[1] != len(LAYOUT):
+            raise ArtifactError(
+                f"the array 'ngrams.layout' has {layout.shape[1]} columns, and not the {len(LAYOUT)} that a table has"
+            )
+        if not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
             raise ArtifactError(
                 f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
                 f"there are at most {MAX_ORDER} orders, and {n_types} types"

@@ -63,11 +63,11 @@ class LanguageModelScorer(ModelComponent):
         The beginning of the names of all attributes and figures.
     context
         The words on which a token's probability may depend: those before it in its ``"doc"``, in its
-        ``"sentence"``, or in the ``"stream"`` of all documents so far. Where sentence boundaries are known, ``</s>`` is
-        predicted after each sentence in every context, and the model sees what follows as a new sentence; with
-        ``"sentence"`` it also forgets what came before.
+        ``"sentence"``, or in the ``"stream"`` of all documents so far.
     eos
-        Predict ``</s>`` after every sentence, or after the document where boundaries are unknown.
+        Predict ``</s>`` after every sentence, or after the document where boundaries are unknown. The model also reads
+        the ``</s>``, so the words after it are a new sentence to the model. Without ``eos``, the words of a ``"doc"``
+        or a ``"stream"`` are unbroken text.
     rank
         Set ``token._.lm_rank``; this computes a whole distribution for every token.
     entropy

@@ -27,7 +27,7 @@ class JointTokens(Arrays):
     runs: Int64[Array, "runs"]  # the keys of runs of two tokens, then of three, and so on
     run_sizes: Int64[Array, "lengths"]  # how many runs there are of each length
     types: int  # the number of ids
-    unknown: int  # the id of an unknown token, and of the tokens before the first; no run has it
+    unknown: int  # the id of an unknown token, and of the tokens before the first; no run is found with it
 
     def __len__(self) -> int:
         return len(self.runs)
