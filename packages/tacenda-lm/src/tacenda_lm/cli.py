@@ -393,8 +393,7 @@ def generate(
     """Generate sentences: random ones or, with --beam, the most probable ones."""
     import numpy as np
 
-    from tacenda.tokenizers import get_tokenizer
-    from tacenda_lm.language_model import choose_tokenizer
+    from tacenda.tokenizers import choose_tokenizer, get_tokenizer
 
     if beam is not None:
         common.refuse_idle(command, "with --beam", "--seed", "--temperature", "--k")
@@ -617,7 +616,7 @@ def _read_sentences(
     """Yield the token lists of a text, by default tokenized like the text that the model was fitted to."""
     from tacenda.corpus.marks import check_marks
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.language_model import choose_tokenizer
+    from tacenda.tokenizers import choose_tokenizer
 
     text = paths.input_text(file, encoding, errors)
     split = choose_tokenizer(model, tokenizer)

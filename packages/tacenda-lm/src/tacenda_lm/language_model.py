@@ -27,7 +27,7 @@ from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, check_choice, warn
 from tacenda.estimator import Estimator
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, is_own
+from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
 from tacenda_lm.artifact_parts import PackedCounts, WordCounts
@@ -38,7 +38,7 @@ from tacenda_lm.distributions import (
     states_before,
 )
 from tacenda_lm.line_sketch import LineSketch
-from tacenda_lm.perplexity import Context, Perplexity
+from tacenda_lm.perplexity import Context, Perplexity, warn_of_misfit
 from tacenda_lm.sequences import (
     BlankLines,
     Block,
@@ -62,13 +62,6 @@ if TYPE_CHECKING:  # a model that is loaded to score needs no training
     from tacenda.fitting.checkpoint import Resume
 
 _LN2 = math.log(2)
-# tokenizer, context, marks and blank lines, by default
-_DEFAULT_MEASUREMENT = None, "sentence", "refuse", "skip"
-_IMPLAUSIBLE_PERPLEXITY = 1e15  # a uniform guess among so many words would be better
-_MIN_WORDS_TO_WARN = 50  # of a text with many unknown words
-# a warning is given if the share of unknown words exceeds the share in the training text by this
-_MORE_UNKNOWN = 0.2
-_MORE_UNKNOWN_SPLIT = 0.1  # the same for a text that another tokenizer split
 _SEQUENCES_PER_BLOCK = 64  # scored side by side, so that a model computes many rows at once
 
 
@@ -78,7 +71,8 @@ class LanguageModel(Estimator):
     A model implements ``_fit``, which sets ``_vocabulary``; ``start``, ``advance`` and ``log_probs``; and for saving,
     ``arrays`` and ``_read_arrays``, or ``learned_class``. The base class provides everything else. A model may override
     ``log_prob`` (cheaper than a whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one
-    call, the function to make fast), ``score_from`` and ``distributions``.
+    call, the function to make fast), ``score_from`` and ``distributions``; ``string_tokenizer`` and ``own_context``;
+    and ``_score_strings`` and ``_measure_line``, which need no lists of tokens.
 
     Logarithms are natural, except in functions with names from the kenlm module (base 10), and in `surprisal` and
     `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
@@ -396,21 +390,18 @@ class LanguageModel(Estimator):
         """
         found = None
         chosen = self.string_tokenizer if tokenizer is None else tokenizer
-        is_default = (tokenizer, context, marks, blank_lines) == _DEFAULT_MEASUREMENT
-        if is_default and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
+        is_plain = tokenizer is None and (context, marks, blank_lines) == (
+            "sentence",
+            "refuse",
+            "skip",
+        )
+        if is_plain and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
             refuse_file_name(text)
             found = self._measure_line(text.removesuffix("\n"))
         if found is None:
             read = blocks(text, self.vocabulary, chosen, marks=marks, blank_lines=blank_lines)
             found = self._measure_blocks(read, context, blank_lines)
-        # not of all words, because an ARPA file may give <unk> any probability
-        if found.without_oov > _IMPLAUSIBLE_PERPLEXITY:
-            warn(
-                f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
-                f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
-                once=(self, "perplexity"),
-            )
-        _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
+        warn_of_misfit(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
 
     def _measure_blocks(
@@ -502,68 +493,9 @@ class LanguageModel(Estimator):
         return tokens_of(sentence, self.string_tokenizer)
 
 
-def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:
-    """Warn once of a text with far more unknown words than the training text, perhaps because of its tokenizer.
-
-    ``split`` is the tokenizer that split the text, None for a text that was given as tokens.
-    """
-    if found.n_words < _MIN_WORDS_TO_WARN:
-        return
-    expected = model.fitted_on.get("n_unknown", 0) / model.fitted_on.get("n_tokens", 1)
-    tokenizers = _find_recorded_tokenizers(model) - {ASCII_WHITESPACE}
-    recorded = {name for name in tokenizers if not is_own(name)}
-    is_split_alike = split is None or not recorded or split in recorded
-    if found.oov_rate > expected + (_MORE_UNKNOWN if is_split_alike else _MORE_UNKNOWN_SPLIT):
-        remedy = "give a text like the training text, split alike"
-        if not is_split_alike:
-            remedy = f"give tokenizer={min(recorded)!r}, which split the training text"
-        warn(
-            f"{found.n_oov:,} of {found.n_words:,} words are outside the vocabulary of the model, and the perplexity "
-            f"says how probable any unknown word is there: {remedy}",
-            once=(model, "unknown words"),
-        )
-
-
 def check_keeps_checkpoints(model: LanguageModel) -> None:
     """Raise ConfigurationError for a model that cannot save the progress of its fit."""
     if not model.keeps_checkpoints:
         raise ConfigurationError(
             f"{type(model).__name__} cannot save the progress of its fit: leave out checkpoints"
         )
-
-
-def choose_tokenizer(model: LanguageModel, tokenizer: str | Tokenizer | None) -> str | Tokenizer:
-    """Return the given tokenizer, or for None that of the text that a model, or its components, were fitted to.
-
-    If that is unknown, return the `string_tokenizer` of the model. Raises ConfigurationError if it was a function,
-    which is not saved with a model, or if components had different ones.
-    """
-    if tokenizer is not None:
-        return tokenizer
-    names = find_fitted_tokenizers(model)
-    if any(map(is_own, names)):
-        raise ConfigurationError(
-            "the model was fitted with your own tokenizer, which is not saved with it: give it, or one that splits "
-            'text in the same way, such as tokenizer="words"'
-        )
-    if len(names) > 1:
-        raise ConfigurationError(
-            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give one, such as "
-            f"tokenizer={min(names)!r}"
-        )
-    return names.pop()
-
-
-def find_fitted_tokenizers(model: LanguageModel) -> set[str]:
-    """Return the tokenizers of the texts that a model, or its components, were fitted to.
-
-    If none is known, return its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
-    """
-    return _find_recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
-
-
-def _find_recorded_tokenizers(model: Any) -> set[str]:
-    """Return the tokenizer recorded in ``fitted_on`` of a model, or else those of its components."""
-    if recorded := model.fitted_on.get("tokenizer"):
-        return {str(recorded)}
-    return set().union(*map(_find_recorded_tokenizers, model.nested().values()))

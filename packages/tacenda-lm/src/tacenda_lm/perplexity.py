@@ -1,4 +1,4 @@
-"""`Perplexity`: a number that carries the protocol by which it was measured."""
+"""`Perplexity`: a number that carries the protocol of its measurement, and the warnings that a measurement gives."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, warn
 from tacenda.forks import cached_property
+from tacenda.tokenizers import ASCII_WHITESPACE, find_recorded_tokenizers, is_own
 from tacenda_lm.sequences import BlankLines, Block, Float64, Offsets
 from tacenda_lm.unknown_words import UnknownWords
 
 #: The context of a sentence: none, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
 
+_IMPLAUSIBLE_PERPLEXITY = 1e15  # a uniform guess among so many words would be better
+_MIN_WORDS_TO_WARN = 50  # of a text with many unknown words
+# a warning is given if the share of unknown words exceeds the share in the training text by this
+_MORE_UNKNOWN = 0.2
+_MORE_UNKNOWN_SPLIT = 0.1  # the same for a text that another tokenizer split
 _PROTOCOL = (
     "exp of the mean negative natural log-probability of every predicted token of the whole text; "
     "</s> is predicted after every sentence, <s> is context only; {blank}; "
@@ -245,6 +251,35 @@ class Perplexity(float):
         spelled = {name: getattr(self, name) for name in ("n_characters", "log_prob_spelling")}
         sums = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         return partial(type(self), **sums | spelled), ()
+
+
+def warn_of_misfit(model: Any, found: Perplexity, split: object) -> None:
+    """Warn once of a perplexity worse than any guess, and once of far more unknown words than in the training text.
+
+    ``split`` is the tokenizer that split the text, None for a text that was given as tokens.
+    """
+    # not of all words, because an ARPA file may give <unk> any probability
+    if found.without_oov > _IMPLAUSIBLE_PERPLEXITY:
+        warn(
+            f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
+            f"of this {type(model).__name__} are damaged, or its fit diverged; fit it again",
+            once=(model, "perplexity"),
+        )
+    if found.n_words < _MIN_WORDS_TO_WARN:
+        return
+    expected = model.fitted_on.get("n_unknown", 0) / model.fitted_on.get("n_tokens", 1)
+    tokenizers = find_recorded_tokenizers(model) - {ASCII_WHITESPACE}
+    recorded = {name for name in tokenizers if not is_own(name)}
+    is_split_alike = split is None or not recorded or split in recorded
+    if found.oov_rate > expected + (_MORE_UNKNOWN if is_split_alike else _MORE_UNKNOWN_SPLIT):
+        remedy = "give a text like the training text, split alike"
+        if not is_split_alike:
+            remedy = f"give tokenizer={min(recorded)!r}, which split the training text"
+        warn(
+            f"{found.n_oov:,} of {found.n_words:,} words are outside the vocabulary of the model, and the perplexity "
+            f"says how probable any unknown word is there: {remedy}",
+            once=(model, "unknown words"),
+        )
 
 
 def _compute_perplexity(log_prob: float, n: int) -> float:

@@ -1,4 +1,4 @@
-"""Tokenizers by name: from one line of text to a list of tokens."""
+"""Tokenizers by name, from one line of text to a list of tokens, and the tokenizers that a model was fitted with."""
 
 import hashlib
 import re
@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from tacenda.errors import CorpusError, importing
+from tacenda.errors import ConfigurationError, CorpusError, importing
 
 Tokenizer = Callable[[str], list[str]]
 
@@ -72,6 +72,43 @@ def record_tokenizer(tokenizer: str | Tokenizer) -> str:
 def is_own(name: str) -> bool:
     """Return whether a recorded name is that of a user's own tokenizer, which `get_tokenizer` cannot make again."""
     return name == _CALLABLE or name.endswith(CUSTOM)
+
+
+def choose_tokenizer(model: Any, tokenizer: str | Tokenizer | None) -> str | Tokenizer:
+    """Return the given tokenizer, or for None that of the text that a model, or its components, were fitted to.
+
+    If that is unknown, return the `string_tokenizer` of the model. Raises ConfigurationError if it was a function,
+    which is not saved with a model, or if components had different ones.
+    """
+    if tokenizer is not None:
+        return tokenizer
+    names = find_fitted_tokenizers(model)
+    if any(map(is_own, names)):
+        raise ConfigurationError(
+            "the model was fitted with your own tokenizer, which is not saved with it: give it, or one that splits "
+            'text in the same way, such as tokenizer="words"'
+        )
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give one, such as "
+            f"tokenizer={min(names)!r}"
+        )
+    return names.pop()
+
+
+def find_fitted_tokenizers(model: Any) -> set[str]:
+    """Return the tokenizers of the texts that a model, or its components, were fitted to.
+
+    If none is known, return its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
+    """
+    return find_recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
+
+
+def find_recorded_tokenizers(model: Any) -> set[str]:
+    """Return the tokenizer recorded in ``fitted_on`` of a model, or else those of its components."""
+    if recorded := model.fitted_on.get("tokenizer"):
+        return {str(recorded)}
+    return set().union(*map(find_recorded_tokenizers, model.nested().values()))
 
 
 def fingerprint_tokenizer(tokenizer: str | Tokenizer) -> str | None:

@@ -24,9 +24,9 @@ from tacenda.errors import ConfigurationError, check_choice
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
-from tacenda.tokenizers import get_tokenizer
+from tacenda.tokenizers import find_fitted_tokenizers, get_tokenizer
 from tacenda_lm.distributions import distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text_length
 from tacenda_lm.states import State

@@ -27,8 +27,14 @@ from tacenda.corpus.doubts import collect_first_lines, doubt_lines, find_columns
 from tacenda.corpus.lines import text_blocks, texts_of
 from tacenda.corpus.marks import line_without_marks
 from tacenda.errors import ConfigurationError, CorpusError, check_choice
-from tacenda.tokenizers import Tokenizer, get_tokenizer, record_tokenizer
-from tacenda_lm.language_model import LanguageModel, choose_tokenizer, find_fitted_tokenizers
+from tacenda.tokenizers import (
+    Tokenizer,
+    choose_tokenizer,
+    find_fitted_tokenizers,
+    get_tokenizer,
+    record_tokenizer,
+)
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.notes import caveats, caveats_of_items
