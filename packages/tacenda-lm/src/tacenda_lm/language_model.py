@@ -390,11 +390,7 @@ class LanguageModel(Estimator):
         """
         found = None
         chosen = self.string_tokenizer if tokenizer is None else tokenizer
-        is_plain = tokenizer is None and (context, marks, blank_lines) == (
-            "sentence",
-            "refuse",
-            "skip",
-        )
+        is_plain = (tokenizer, context, marks, blank_lines) == (None, "sentence", "refuse", "skip")
         if is_plain and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
             refuse_file_name(text)
             found = self._measure_line(text.removesuffix("\n"))
