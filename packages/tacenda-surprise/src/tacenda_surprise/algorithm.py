@@ -82,8 +82,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     takes_ratings: ClassVar[bool] = True
     #: Whether ``fit`` can save its progress; an algorithm that is fitted in one go refuses ``checkpoints``.
     keeps_checkpoints: ClassVar[bool] = True
-    #: Whether pairs with an unknown user or item can be predicted.
-    predicts_unknown: Any = True
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"catalogue": Catalogue})
     _fit_call = "fit(trainset)"
 
@@ -238,6 +236,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     @property
     def _table_scores(self) -> TableScores:
         return TableScores(self._require_tables(), self.average, self.catalogue.mean)
+
+    @property
+    def predicts_unknown(self) -> bool:
+        """Whether pairs with an unknown user or item can be predicted."""
+        return True
 
     def _require_tables(self) -> Tables:
         if (found := self.tables) is None:

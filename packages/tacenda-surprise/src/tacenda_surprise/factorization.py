@@ -123,10 +123,10 @@ def train(
 
     ``identify`` returns what identifies a fit to ratings, identities and held-out ratings in a checkpoint.
     """
-    settings, used, _, ratings, _, known, held_out, _ = task
+    settings, used, ratings, held_out = task.settings, task.used, task.ratings, task.held_out
 
     def identify_task() -> dict[str, Any]:
-        identity = {**identify(ratings, known, held_out), **used._asdict()}
+        identity = {**identify(ratings, task.known, held_out), **used._asdict()}
         # A fit may be resumed with more epochs.
         for name in ("epochs", "n_epochs"):
             identity.pop(name, None)
@@ -243,7 +243,6 @@ class _Descent(_Trainer):
             for weight, n in sides
         )
         seed = (self._task.seed * 1_000_003 + self.steps) % (1 << 64)
-        self.steps += 1
         # All learning rates fall together, by the factor of the fitting loop.
         rates = Rates(*(rate * learning_rate for rate in used.rates))
         return rates, Penalties(weights * p, q, weights * b, c, used.side), weights, seed
@@ -261,6 +260,7 @@ class SGD(_Descent):
             rows, batch, self.tables, self._task.mean, rates, penalties, seed, sides
         )
         self._squares[batch] = errors
+        self.steps += 1
         sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
         return StepResult(float(errors.sum()), float(sizes.sum()))
 
@@ -273,7 +273,7 @@ class Rounds(_Descent):
         self._rounds = share_among_rounds(task.ratings, task.known, task.seed, device)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Visit all users and items once, in rounds whose order depends on the step."""
+        """Visit the users of one round after another, in an order that depends on the step, and their items."""
         rates, penalties, own_weights, seed = self._plan(learning_rate)
         n_rows = (self._task.ratings.n_users, self._task.ratings.n_items) * 2
         of_rows = [
@@ -310,6 +310,7 @@ class Rounds(_Descent):
             errors[part.users] = found.errors
             n += len(part.by_user.ids)
         self._squares[:] = to_numpy(errors)
+        self.steps += 1
         return StepResult(float(errors.sum()), float(n))
 
 
@@ -327,11 +328,11 @@ class ALS(_Trainer):
         self._of_items = self._make_precision(used.item_factors, used.item_biases)
 
     def _make_precision(self, factors: Weight, biases: Weight) -> Doubles:
-        """Make diag(lambda, lambda_b); without biases lambda_b is so large that they stay at zero."""
+        """Make diag(lambda, lambda_b), or diag(lambda) without biases."""
         settings, least = self._task.settings, _LEAST_ALS_PENALTY
-        of_bias = max(biases.each, least) if settings.biased else 1e12
         of_factor = max(factors.each, least * self._task.ratings.std)
-        return np.diag([*[of_factor] * settings.n_factors, of_bias])
+        of_biases = [max(biases.each, least)] * settings.biased
+        return np.diag([*[of_factor] * settings.n_factors, *of_biases])
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is the squared error after it."""
@@ -351,14 +352,17 @@ class ALS(_Trainer):
         others: tuple[Array, Array],
         precision: Doubles,
     ) -> None:
-        """Solve for all rows of one side and their biases, in place."""
+        """Solve for all rows of one side and their biases, if there are any, in place."""
         # (Q, 1)^T (Q, 1) + n diag(lambda, lambda_b) in each row, whose last unknown is the bias (Zhou et al. 2008).
-        table = append_column(others[0], 1.0)
+        biased, width = self._task.settings.biased, own[0].shape[1]
+        table = append_column(others[0], 1.0) if biased else others[0]
         targets = ratings.values - float(np.float32(self._task.mean)) - others[1][ratings.ids]
         rows = Targets(ratings.offsets, ratings.ids, targets)
         nothing = np.zeros(table.shape[1], np.float32)
         found = rating_solves(rows, table, nothing, precision, scaled=True).means
-        own[0][...], own[1][...] = found[:, :-1], found[:, -1]
+        own[0][...] = found[:, :width]
+        if biased:
+            own[1][...] = found[:, width]
 
 
 # -- rounds ------------------------------------------------------------------------------------------

@@ -253,3 +253,11 @@ def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
     assert other.deviations(np.array([0]), np.array([0]))[0] == pytest.approx(
         factor * model.deviations(np.array([0]), np.array([0]))[0], rel=0.02
     )
+
+
+@pytest.mark.parametrize("n_factors", [0, 3])
+def test_alternating_least_squares_without_biases_leaves_them_at_zero(parts, n_factors):
+    model = PMF(n_factors=n_factors, n_epochs=3, solver="als", biased=False, random_state=0)
+    model.fit(parts[0])
+    assert not model.bu.any()
+    assert not model.bi.any()
