@@ -110,6 +110,24 @@ def test_a_trainset_is_converted_once(trainset):
     assert ratings_of(trainset) is ratings_of(trainset)
 
 
+def test_a_trainset_that_has_grown_is_converted_again():
+    trainset = trainset_of([("a", "x", 4.0)])
+    assert ratings_of(trainset).values.tolist() == [4.0]
+    trainset._raw2inner_id_users["b"] = 1
+    trainset.ur[1].append((0, 2.0))
+    trainset.ir[0].append((1, 2.0))
+    trainset.n_users, trainset.n_ratings = 2, 2
+    assert ratings_of(trainset).values.tolist() == [4.0, 2.0]
+
+
+def test_converting_a_trainset_adds_no_users_to_its_lists():
+    trainset = trainset_of([("a", "x", 4.0)])
+    trainset._raw2inner_id_users["b"] = 1
+    trainset.n_users = 2
+    assert ratings_of(trainset).n_users == 2
+    assert list(trainset.ur) == [0]
+
+
 def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, testset):
     algo = make().fit(trainset)
     algo.fold_in({"item 3": 5.0}, uid="newcomer")

@@ -22,7 +22,8 @@ from tacenda_surprise.rows import Touched
 _OLD_PER_NEW = 200  # new ratings are few if there are so many old ones for each
 _MAX_DENSITY = 0.9  # above it, the pairs of side information carry no information
 _MIN_PAIRS = 100  # fewer are too few to judge density
-_CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
+# The ratings of a Trainset, and how many users, items and ratings it had when they were converted.
+_CONVERTED: WeakKeyDictionary[Trainset, tuple[tuple[int, ...], Ratings]] = WeakKeyDictionary()
 
 
 class FitData(NamedTuple):
@@ -77,13 +78,13 @@ class FitData(NamedTuple):
         rows, sizes = map(_lists, (own, own.by_item)), (n, own.n_items, len(own))
         found = Trainset(*rows, *sizes, own.scale, users, dict(self.items))
         found._global_mean = self.mean
-        _CONVERTED[found] = own
+        _CONVERTED[found] = sizes, own
         return self._replace(trainset=found)
 
     def merge(self, more: FitData) -> tuple[FitData, Touched | None]:
         """Join ``more`` ratings, which replace old ratings of the same pairs; known users and items keep their numbers.
 
-        Returns all ratings, and ``more`` with the same numbers if they are few.
+        ``more`` has no identities. Returns all ratings, and ``more`` with the same numbers if they are few.
 
         Raises ConfigurationError if the rating scales differ.
         """
@@ -243,15 +244,17 @@ def _collect_choices(
 def ratings_of(trainset: Trainset) -> Ratings:
     """Convert the ratings of ``trainset``, users and items numbered by its inner ids.
 
-    Kept for as long as the trainset lives, so that the algorithms of a grid search convert it once. Where a
-    user rated an item twice the later rating counts, and a warning says how often that was.
+    Kept for as long as the trainset lives and has as many users, items and ratings, so that the algorithms of a grid
+    search convert it once. Where a user rated an item twice the later rating counts, and a warning says how often that
+    was.
 
     Raises DataError for a rating that is not finite or off the scale.
     """
-    if trainset in _CONVERTED:
-        return _CONVERTED[trainset]
-    n = trainset.n_ratings
-    rows = [trainset.ur[u] for u in range(trainset.n_users)]
+    sizes = n_users, _, n = trainset.n_users, trainset.n_items, trainset.n_ratings
+    former, found = _CONVERTED.get(trainset, (None, None))
+    if found is not None and former == sizes:
+        return found
+    rows = [trainset.ur.get(u, ()) for u in range(n_users)]  # not ur[u], which would add lists
     # (item, rating, item, rating, ...) of all users in one pass, without a new object a rating.
     flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
     users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
@@ -262,7 +265,7 @@ def ratings_of(trainset: Trainset) -> Ratings:
     )  # fmt: skip
     if len(found) < n:
         warn(f"{n - len(found)} ratings repeat a user and an item; the last of each counts")
-    _CONVERTED[trainset] = found
+    _CONVERTED[trainset] = sizes, found
     return found
 
 
