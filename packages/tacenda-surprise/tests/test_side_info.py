@@ -108,7 +108,7 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
             cross_validate_conditional(other, data)
     with pytest.raises(DataError, match="data is a Trainset; give a Dataset"):
         cross_validate_conditional(algo, data.build_full_trainset())
-    for measures in ("rmse", ["rsme"], [None]):
+    for measures in ("rmse", ["rsme"], [None], ["defaultdict"]):
         with pytest.raises(ConfigurationError, match="is not a measure"):
             cross_validate_conditional(algo, data, measures)
 

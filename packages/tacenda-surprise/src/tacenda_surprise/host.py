@@ -145,8 +145,8 @@ def cross_validate_conditional(
             f"data is a {type(data).__name__}; give a Dataset, which is split into folds"
         )
     names = [str(name).lower() for name in measures]
-    for name in names:
-        if not callable(getattr(accuracy, name, None)):
+    for name in names:  # accuracy also has what it imports, such as defaultdict
+        if getattr(getattr(accuracy, name, None), "__module__", None) != accuracy.__name__:
             raise ConfigurationError(
                 f"{name!r} is not a measure of surprise.accuracy: give a list of names, such as ['rmse', 'mae']"
             )
