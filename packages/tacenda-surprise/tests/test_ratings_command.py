@@ -70,6 +70,17 @@ def test_evaluate_calls_a_time_that_is_no_number_a_time(refused, write_file):
     assert "line 2: the time 'noon' is not a number" in said
 
 
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_evaluate_refuses_a_column_of_the_ratings_as_the_time(refused, file, column):
+    said = unframed(refused("evaluate", file, "--model", "bias", "--time", column, status=2))
+    assert f"--time {column} is the column of users, items or ratings" in said
+
+
+def test_evaluate_refuses_wrong_options_before_it_reads_the_file(refused, tmp_path):
+    err = refused("evaluate", tmp_path / "none", "--model", "pmf", "--set", "pmf=3", status=2)
+    assert "pmf.NAME=VALUE" in unframed(err)
+
+
 def test_recommend_reads_the_folder_once(printed, saved, monkeypatch):
     read, reads = artifact_folder._read_parts, []
 
@@ -220,6 +231,7 @@ def test_fit_takes_a_seed_as_set_does(printed, refused, file, tmp_path):
         assert message in unframed(err)
     err = refused("fit", file, "-o", tmp_path / "new", "--model", "bias", "--seed", 3)
     assert "BiasOnly has no option 'random_state'" in err
+    assert "Default: 0." in unframed(printed("fit", "--help"))
 
 
 def test_a_model_named_with_its_distribution_takes_the_options_of_its_name(printed, file, tmp_path):

@@ -98,15 +98,19 @@ def evaluate(
     as_json: common.AsJson = False,
 ) -> None:
     """Compare the top lists of models on held-out ratings."""
-    ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
     models = [make_model(name, options, seed) for name, options in chosen.items()]
+    places = read_numbers("--columns", columns or "0,1,2", int, 3)
+    if time_column in places:
+        raise typer.BadParameter(
+            f"--time {time_column} is the column of users, items or ratings: give the column of the time"
+        )
+    ratings = read(file, separator, columns, scale, encoding, duplicates)
     if time_column is None:
         train, held_out = split_per_user(ratings, 1, seed=seed)
         protocol, least = f"one rating of each user held out, seed {seed}", "two ratings"
     else:
-        places = *read_numbers("--columns", columns or "0,1,2", int, 3)[:2], time_column
-        times = read_times(file, ratings, separator, places, encoding)
+        times = read_times(file, ratings, separator, (*places[:2], time_column), encoding)
         train, held_out = split_last(ratings, times)
         protocol = "the last fifth of each user's ratings held out"
         least = "five ratings, of which the last is held out"
@@ -138,9 +142,7 @@ def fit(
     model: Annotated[
         str, typer.Option("--model", help="A model of `tacenda plugins recommenders`.")
     ] = "conditional_pmf",
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed. Default: the model's.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed. Default: 0.")] = None,
     settings: Set = None,
     checkpoints: common.Checkpoints = None,
     separator: Separator = None,
@@ -152,13 +154,15 @@ def fit(
 ) -> None:
     """Train a model on a file of ratings, and save it together with the ratings."""
     options = read_settings(settings, [model])[model]
-    if seed is not None and "random_state" in options:
-        raise typer.BadParameter("--seed and --set both give a seed; leave out one of the two")
+    if seed is not None:
+        if "random_state" in options:
+            raise typer.BadParameter("--seed and --set both give a seed; leave out one of the two")
+        options["random_state"] = seed  # a model that draws no random numbers refuses it
     if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
         raise typer.BadParameter(
             "--checkpoints is a folder within --output, which holds only the model: name another folder"
         )
-    unfitted = make_model(model, options, 0 if seed is None else seed, required=seed is not None)
+    unfitted = make_model(model, options, 0)
     paths.check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
@@ -360,10 +364,9 @@ def read_times(
     u, i = ratings.users.numbers(users), ratings.items.numbers(items)
     known = (u >= 0) & (i >= 0)
     keys = ratings.user_ids.astype(np.int64) * ratings.n_items + ratings.item_ids
-    order = np.argsort(keys)
     wanted = u[known].astype(np.int64) * ratings.n_items + i[known]
     times = np.full(len(ratings), np.nan)
-    times[order[np.searchsorted(keys, wanted, sorter=order)]] = np.frombuffer(values)[known]
+    times[np.searchsorted(keys, wanted)] = np.frombuffer(values)[known]
     if not np.isfinite(times).all():
         raise DataError(f"{file}: a rating has no time in column {places[2]}; check --time")
     return times
@@ -391,14 +394,9 @@ def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, di
     return {model: {**chosen, **own.get(name, {})} for model, name in short.items()}
 
 
-def make_model(
-    name: str, options: Mapping[str, Any], seed: int, *, required: bool = False
-) -> RatingAlgorithm:
-    """Make a model; ``seed`` is for a model that draws random numbers, unless ``options`` have a ``random_state``.
-
-    If the seed is ``required``, a model that draws no random numbers refuses it.
-    """
-    if required or "random_state" in option_names(name):
+def make_model(name: str, options: Mapping[str, Any], seed: int) -> RatingAlgorithm:
+    """Make a model; ``seed`` is for a model that draws random numbers, unless ``options`` have a ``random_state``."""
+    if "random_state" in option_names(name):
         options = {"random_state": seed, **options}
     made: RatingAlgorithm = plugins.make("recommenders", name, options)
     return made
