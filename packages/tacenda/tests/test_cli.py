@@ -21,7 +21,7 @@ from tacenda import plugins, store
 from tacenda.cli import probing
 from tacenda.cli.main import app
 from tacenda.cli.options import options_of
-from tacenda.cli.paths import check_file, check_output, input_text
+from tacenda.cli.paths import check_file, check_output, check_text, input_text
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 
@@ -240,6 +240,27 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_the_work(tmp_path, m
     for check in (check_file, check_output):
         with pytest.raises(ArtifactError, match="cannot be written to"):
             check(tmp_path / "new", True)
+
+
+def test_folders_that_let_nobody_in_or_list_nothing_are_errors_of_ours(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", refuse)
+        with pytest.raises(CorpusError, match="check its name"):
+            input_text(tmp_path / "text", "utf-8", "strict")
+        with pytest.raises(ArtifactError, match="cannot be listed"):
+            check_output(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", refuse)
+        for check, error in (
+            (check_text, CorpusError),
+            (lambda path: check_file(path, True), ArtifactError),
+            (check_output, ArtifactError),
+        ):
+            with pytest.raises(error, match="no access"):
+                check(tmp_path / "name")
 
 
 def test_plugin_commands_are_listed_with_their_distribution_and_run(failing):

@@ -113,8 +113,8 @@ def fit(
         tokenizer = f"spacy:{language}"
     decoding: dict[str, Any] = {"tokenizer": tokenizer or "whitespace"}
     decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
-    vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
-    vocabulary |= {"digits": digits, "lowercase": lowercase}
+    vocabulary: dict[str, Any] = {"max_vocabulary": max_vocabulary or None}
+    vocabulary |= {"min_count": min_count, "oov": oov, "digits": digits, "lowercase": lowercase}
     start = time.process_time()
     with paths.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:

@@ -33,7 +33,7 @@ def start() -> None:
 
     def interrupt(number: int, _: Any) -> None:
         received.append(number)
-        # temporary files are removed, and nobody takes it for an error of a plugin
+        # this exception removes temporary files on its way, and no handler of plugins' errors catches it
         raise KeyboardInterrupt
 
     for name in ("SIGTERM", "SIGHUP"):

@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
+from tacenda.reading import path_of
 
 _REMOTE_BLOCK_BYTES = 1 << 26  # of a file at an address, read at a time
 
@@ -31,18 +32,20 @@ def load_model(folder: Path, required_method: str, description: str) -> Any:
 
 
 @contextmanager
-def open_corpus(texts: Sequence[str], scheduler: str | None, **reading: Any) -> Iterator[Any]:
+def open_corpus(
+    texts: Sequence[str], scheduler: str | None, *, encoding: str, errors: str, **reading: Any
+) -> Iterator[Any]:
     """Yield the corpus of texts, read here or by the workers of a scheduler; print its size to standard error.
 
-    ``reading`` are arguments of `tacenda.Corpus.from_text`, encoding and errors among them.
+    ``reading`` are more arguments of `tacenda.Corpus.from_text`.
     """
+    reading |= {"encoding": encoding, "errors": errors}
     with ExitStack() as stack:
         corpus: Any
         if scheduler is None:
             from tacenda.corpus import Corpus
 
-            decoding = reading["encoding"], reading["errors"], reading.get("text_field")
-            text = input_texts(texts, *decoding)
+            text = input_texts(texts, encoding, errors, reading.get("text_field"))
             if not isinstance(text, list):  # its fields are read by now
                 reading = reading | {"text_field": None}
             corpus = Corpus.from_text(text, **reading)
@@ -76,12 +79,16 @@ def save_smaller(model: Any, source: Path, output: Path, precision: str | None) 
 
 
 def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
-    """Return the file of a text, or the lines of standard input for ``-``.
-
-    Raises CorpusError if there is no such file, or it is a folder.
-    """
+    """Return the file of a text, or the lines of standard input for ``-``. Raises as `check_text`."""
     if str(file) == "-":
         return _standard_input(encoding, errors)
+    check_text(file)
+    return file
+
+
+def check_text(file: Path) -> None:
+    """Raise CorpusError if there is no such file, it is a folder, or its folder does not let this user in."""
+    path_of(file, CorpusError)
     if file.is_dir():
         raise CorpusError(f"{file} is a directory, not a text: name a file in it")
     if not file.exists():
@@ -90,10 +97,12 @@ def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
             raise CorpusError(
                 f"there is no file {str(file)!r}, because there is no folder {str(folder)!r}"
             )
-        close = difflib.get_close_matches(file.name, [each.name for each in folder.iterdir()], n=1)
+        close: list[str] = []
+        with suppress(OSError):  # the folder cannot be listed
+            names = [each.name for each in folder.iterdir()]
+            close = difflib.get_close_matches(file.name, names, n=1)
         hint = f"did you mean {str(file.with_name(close[0]))!r}?" if close else "check its name"
         raise CorpusError(f"there is no file {str(file)!r} in {str(folder)!r}; {hint}")
-    return file
 
 
 def input_texts(
@@ -102,7 +111,7 @@ def input_texts(
     """Return the files of a text, globs expanded; or the lines of standard input for ``-`` alone.
 
     If one of them is an address elsewhere, such as ``s3://bucket/*.txt``, the lines of all are returned. Raises as
-    `input_text`, and ConfigurationError where the package for an address is not installed.
+    `check_text`, and ConfigurationError where the package for an address is not installed.
     """
     if "-" in files:
         if len(files) > 1:
@@ -123,7 +132,7 @@ def input_texts(
         matches = glob.glob(file, recursive=True) if is_glob else []  # noqa: PTH207
         named += map(Path, sorted(each for each in matches if not Path(each).is_dir()) or [file])
     for path in named:
-        input_text(path, encoding, errors)  # raises CorpusError
+        check_text(path)
     return named
 
 
@@ -146,6 +155,7 @@ def check_file(file: Path, force: bool) -> None:
     That is so if there is an existing file and no ``force``, a folder, a device, a pipe or the file to which the output
     of the command is redirected, or no folder for the file that can be written to.
     """
+    path_of(file, ArtifactError)
     if file.is_dir():
         raise ArtifactError(f"{file} is a folder: name a file, such as {file / 'output'}")
     is_printed = False  # whether standard output is redirected to it
@@ -177,14 +187,21 @@ def check_output(folder: Path, force: bool = False) -> None:
     """
     from tacenda.artifact.folder import MANIFEST, is_part
 
+    path_of(folder, ArtifactError)
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir():
         raise ArtifactError(f"{nearest} is not a folder, and models are saved in folders")
     has_model = (folder / MANIFEST).exists()
-    if nearest == folder and not (
-        has_model or all(is_part(path.name) for path in folder.iterdir())
-    ):
-        raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
+    if nearest == folder and not has_model:
+        try:
+            has_others = not all(is_part(path.name) for path in folder.iterdir())
+        except OSError as error:
+            why = error.strerror or error
+            raise ArtifactError(
+                f"{folder} cannot be listed ({why}): choose a new folder"
+            ) from error
+        if has_others:
+            raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
     if has_model and not force:
         raise ArtifactError(
             f"{folder} holds a model: choose a new folder, or replace it with --force"
