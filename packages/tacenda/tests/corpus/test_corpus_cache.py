@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,6 +151,13 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(cached, monkeypa
     monkeypatch.undo()
     assert decoded(Corpus.open(cached)) == LINES
     assert len(list(cached.iterdir())) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_is_found_when_few_values_are_appended():
+    array = storage.GrowingArray(np.int32, Path("/dev/full"))
+    with pytest.raises(CorpusError, match="No space left"):
+        array.append(np.arange(2))
 
 
 def test_a_cache_that_somebody_removes_during_the_build_is_a_clear_error(folder):

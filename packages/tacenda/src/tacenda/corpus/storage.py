@@ -16,7 +16,7 @@ from tacenda import reading, store
 from tacenda.errors import CorpusError, describe
 
 SPILL_BYTES = 128 << 20
-"""An array of this size moves from memory to a temporary file."""
+"""An array of more bytes moves from memory to a temporary file."""
 
 PASS_ITEMS = 1 << 22
 """How many values a pass over a stored array holds in memory."""
@@ -70,9 +70,10 @@ class GrowingArray:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it stays
                 self._file.write(memory.getbuffer())
             self._file.write(values.data)
+            self._file.flush()  # so that a full disk is found here, not where the file is read
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the values so far in order, ``PASS_ITEMS`` at a time."""
+        """Yield the values so far in order, ``PASS_ITEMS`` at a time. Take all of them before you append more."""
         size = self._dtype.itemsize
         for start in range(0, self.size, PASS_ITEMS):
             self._file.seek(self._begin + start * size)

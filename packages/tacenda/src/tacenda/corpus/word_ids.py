@@ -281,6 +281,7 @@ _tokenizer: Tokenizer | None = None
 
 
 def _start_worker(tokenizer: str | Tokenizer) -> None:
+    """Set the tokenizer of this process, which ends with its parent."""
     global _tokenizer
     _tokenizer = get_tokenizer(tokenizer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
