@@ -104,6 +104,14 @@ def test_a_sum_over_int32_is_an_error_not_a_wrong_number(backend):
             merge_counts([one, one], 1)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_negative_counts_are_refused(backend):
+    least = np.array([np.iinfo(np.int32).min], np.int32)
+    one = Counts(np.array([0, 1]), np.zeros(1, np.int32), least)
+    with kernels.use(backend), pytest.raises(KernelError, match="none is negative"):
+        merge_counts([one, one], 1)
+
+
 @pytest.mark.parametrize(
     ("stream", "n_lags", "vocabulary", "n_history", "message"),
     [

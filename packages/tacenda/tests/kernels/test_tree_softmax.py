@@ -294,6 +294,13 @@ def test_arguments_that_do_not_fit_are_refused(change):
         tree_softmax(**{**fit, **change})
 
 
+def test_codes_with_other_arrays_are_checked_too():
+    codes = Codes([0, 1, 2], [0, 1, 2], [0, 0], [1, -1])
+    with pytest.raises(KernelError, match="name node -3"):
+        codes._replace(nodes=[5, -3])
+    assert codes._replace(nodes=[4, 4]).n_nodes == 5
+
+
 @pytest.mark.parametrize("pickled", [True, False])
 def test_codes_survive_a_copy_which_leaves_out_what_is_on_devices(pickled):
     codes = random_codes(6, 4)

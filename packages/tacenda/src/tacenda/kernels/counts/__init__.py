@@ -102,6 +102,8 @@ def _check_parts(parts: Sequence[Counts], vocabulary: int) -> None:
             )
         check_offsets(indptr, len(data), what="merge_counts: indptr", error=KernelError)
         check_range(indices, vocabulary, "merge_counts: columns")
+        if dtype == np.int32 and data.min(initial=0) < 0:
+            raise KernelError(f"merge_counts was given a count of {data.min()}: none is negative")
 
 
 @operation(prepare=_check_parts)
@@ -112,8 +114,8 @@ def merge_counts(parts: Sequence[Counts], vocabulary: int) -> Counts:
     is that of the sum. They may be blocks of consecutive rows of larger matrices. Integer sums are exact; floating sums
     are accumulated in double precision in the order of the parts, then rounded once.
 
-    Raises KernelError if rows or dtypes differ, ``indptr`` falls, a column is outside the vocabulary, or a sum exceeds
-    int32.
+    Raises KernelError if rows or dtypes differ, ``indptr`` falls, a column is outside the vocabulary, an int32 count is
+    negative, or a sum exceeds int32.
     """
     N: Counter[tuple[int, int]] = Counter()
     rows = len(parts[0].indptr) - 1

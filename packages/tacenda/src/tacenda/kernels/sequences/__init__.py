@@ -177,9 +177,10 @@ def decompose(F: Any) -> Decomposition:
         F = np.asarray(F).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:  # text, complex numbers, rows of different lengths
         raise KernelError(f"F must be a square matrix of finite numbers: {error}") from error
-    if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
-        fault = f"its shape is {F.shape}, and {(~np.isfinite(F)).sum()} are not finite"
-        raise KernelError(f"F must be a square matrix of finite numbers: {fault}")
+    if F.ndim != 2 or F.shape[0] != F.shape[1]:
+        raise KernelError(f"F must be a square matrix of finite numbers, not of shape {F.shape}")
+    if n_faults := np.count_nonzero(~np.isfinite(F)):
+        raise KernelError(f"F must be a square matrix of finite numbers: {n_faults} are not finite")
     if not len(F):
         return Decomposition(np.empty(0), np.empty((0, 2)), F, F, 1.0)
     values, vectors = scipy.linalg.eig(F)

@@ -10,8 +10,8 @@ which is cut again if it is long, and a second run over the tokens begins with t
 sequence depend on its length alone, and sums are made in the order of the tokens: a sequence has the same states in
 every batch, at every call.
 
-Tensors are torch's; ids and offsets may be arrays on the host. Memory besides the results: two rows of states for each
-chunk. NaN propagates. Works under Triton's interpreter.
+Tensors are torch's; ids and offsets may be arrays on the host. Memory besides the results: four rows of states for
+each chunk. NaN propagates. Works under Triton's interpreter.
 """
 
 from typing import Any, NamedTuple

@@ -5,8 +5,9 @@ tensors there; the text is on the host. Operations are re-entrant and release th
 of threads.
 """
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,7 +81,7 @@ class Codes(_Fields):
 
     def __new__(
         cls, word_codes: ArrayLike, code_steps: ArrayLike, nodes: ArrayLike, signs: ArrayLike
-    ) -> "Codes":
+    ) -> Self:
         """Check the arrays, and copy them, so that nobody can change them afterwards."""
         fields = (word_codes, code_steps, nodes, signs)
         kinds = (np.int64, np.int64, np.int32, np.int8)
@@ -117,6 +118,11 @@ class Codes(_Fields):
         codes, steps = np.diff(self.word_codes), np.diff(self.code_steps[self.word_codes])
         self.most = int(codes.max(initial=0)), int(steps.max(initial=0))
         return self
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # no Self in its type
+        """Check the arrays here too, for ``_replace``."""
+        return cls(*iterable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the arrays alone: the copies on devices exist in this process only."""
