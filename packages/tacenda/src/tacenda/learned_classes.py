@@ -97,35 +97,36 @@ def merge_classes(vocabulary: Vocabulary, neighbors: Ints, min_count: int) -> Vo
 def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> set[str]:
     """Return the names of the classes that stay."""
     places = {name: i for i, name in enumerate(names)}
-    # each class, then the coarser ones that it could be part of, its shape last
-    found = [[places[each] for each in learned_names(name)] for name in names]
-    chains = np.array([each + each[-1:] * (SUFFIX_LETTERS + 1 - len(each)) for each in found])
-    # with the counts of the finer ones, until these are chosen
-    G, tokens, n = neighbors.astype(np.float64), counts.copy(), len(names)
+    # each class, then the coarser ones that it could be part of; its shape last, repeated to equal length
+    paths = [[places[each] for each in learned_names(name)] for name in names]
+    paths = [path + path[-1:] * (SUFFIX_LETTERS + 1 - len(path)) for path in paths]
+    chains = np.array(paths)
+    # the counts of a class include the finer ones that are not chosen yet
+    joint, tokens, n = neighbors.astype(np.float64), counts.copy(), len(names)
     for i in reversed(range(n)):
-        if (above := chains[i, 1]) != i:
-            G[above] += G[i]
-            tokens[above] += tokens[i]
-    holder = chains[:, -1] if n else np.zeros(0, np.int64)  # the class that its words are in as yet
+        if (coarser := chains[i, 1]) != i:
+            joint[coarser] += joint[i]
+            tokens[coarser] += tokens[i]
+    holder = chains[:, -1] if n else np.zeros(0, np.int64)  # the chosen class that has its words
     chosen = holder == np.arange(n)
-    gain, changed = np.full(n, -np.inf), ~chosen
+    gain, outdated = np.full(n, -np.inf), ~chosen
     while np.count_nonzero(chosen) < min(N_CLASSES, n):
-        gain[changed] = -np.inf
-        rows = np.flatnonzero(changed & ~chosen & (tokens >= min_count))
-        own, rest = G[rows], G[holder[rows]] - G[rows]
+        gain[outdated] = -np.inf
+        rows = np.flatnonzero(outdated & ~chosen & (tokens >= min_count))
+        own, rest = joint[rows], joint[holder[rows]] - joint[rows]
         gain[rows] = _likelihood(own) + _likelihood(rest) - _likelihood(own + rest)
         gain[rows] -= 0.5 * np.count_nonzero(own, axis=(1, 2))
         best = int(np.argmax(gain))
         if not gain[best] > 0:
             break
-        chosen[best], former = True, holder[best]
-        # it takes its words from the class that had them, and from those between the two
-        above = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former))]
-        G[above] -= G[best]
-        tokens[above] -= tokens[best]
-        holder = np.where((holder == former) & (chains == best).any(axis=1), best, holder)
-        changed = (holder == best) | (holder == former)
-    for i in reversed(np.flatnonzero(chosen)):  # what the others have left too few words of
+        chosen[best], former_holder = True, holder[best]
+        # its words leave its former holder, and all classes between the two
+        coarser = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former_holder))]
+        joint[coarser] -= joint[best]
+        tokens[coarser] -= tokens[best]
+        holder = np.where((holder == former_holder) & (chains == best).any(axis=1), best, holder)
+        outdated = (holder == best) | (holder == former_holder)
+    for i in reversed(np.flatnonzero(chosen)):  # merge classes that were left with too few words
         if tokens[i] < min_count:
             chosen[i] = False
             tokens[next((j for j in chains[i] if chosen[j]), i)] += tokens[i]

@@ -1,10 +1,9 @@
 """Products and sums of matrices with a row for each word or token and few columns.
 
 They use NumPy and BLAS on the CPU, and torch on a device. Fitting keeps matrices of the vocabulary on the device, and
-matrices (states, states) on the host. Memory besides the result: for `moments`
-two copies of X in float64 on the CPU and one of X on a device, for `gram` of two dtypes one copy of the narrower matrix
-in the wider dtype, and otherwise a row or less.
-float32 is multiplied as float32 unless torch allows TF32 (`torch.set_float32_matmul_precision`).
+matrices (states, states) on the host. Memory besides the result: for `moments` two copies of X in float64 on the CPU
+and one of X on a device, for `gram` of two dtypes one copy of the narrower matrix in the wider dtype, and otherwise a
+row or less. float32 is multiplied as float32 unless torch allows TF32 (`torch.set_float32_matmul_precision`).
 """
 
 from typing import Any
@@ -54,7 +53,7 @@ def update(Y: Array, u: Array, X: Array, a: float = 1.0) -> Array:
         u = to_tensors((u,), Y.device)[0].to(Y.dtype)
         return Y.addr_(u, u @ X, alpha=-a)
     if Y.size:
-        # importing it takes as long as everything else that an LDS imports, whose settings do not need it
+        # imported here because it takes as long as all other imports of an LDS, and its settings do not need it
         from scipy.linalg import blas
 
         u = in_c_order(u, Y.dtype)

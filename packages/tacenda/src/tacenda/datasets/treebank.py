@@ -3,7 +3,7 @@
 A tree is ``( (S (NP (NNP Mr.) ...) ...) )``. Only its preterminals ``(TAG word)`` matter here. Those with the tag
 ``-NONE-`` are traces and other empty elements (Bies et al. 1995) and are left out. The source may be one ``.mrg``
 file, a folder, or a zip file such as NLTK's ``treebank.zip``; in a folder or zip file, the files of a folder
-``combined`` are read in the order of their names.
+``combined`` are read in the order of their names, or all ``.mrg`` files without such a folder.
 """
 
 import lzma

@@ -318,11 +318,15 @@ def _counts(ids: Ints, n: int) -> Offsets:
 # ---- seeded splits; both parts keep the users, items and scale of the whole ----
 
 
+def _check_enough(ratings: Ratings) -> None:
+    if len(ratings) < 2:
+        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+
+
 def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test is a random ``fraction`` of the ratings: rounded, and at least one."""
     _check_fraction(fraction)
-    if len(ratings) < 2:
-        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+    _check_enough(ratings)
     n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
     test = np.zeros(len(ratings), bool)
     test[_make_generator(seed).permutation(len(ratings))[:n_test]] = True
@@ -333,8 +337,7 @@ def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
     """Iterate over (train, test), where test is each of ``n_folds`` random parts, whose sizes differ by at most 1."""
-    if len(ratings) < 2:
-        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+    _check_enough(ratings)
     if not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"

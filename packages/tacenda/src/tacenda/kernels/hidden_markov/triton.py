@@ -222,21 +222,22 @@ def segment_softmax_backward(
         return dx, dy, db
     # Segments by the run of rows they have, for dy and db, and by class, for dx.
     _, runs = np.unique(segments.begins, return_inverse=True)
-    order, ends = group_rows(runs, int(runs.max()) + 1)
-    borders = group_rows(segments.classes, classes)[1]
-    at = to_tensors((*segments, order, ends, borders), x.device)
-    (of_class, begins, sizes, places), (order_at, ends_at, borders_at) = at[:4], at[4:]
+    order, run_borders = group_rows(runs, int(runs.max()) + 1)
+    class_borders = group_rows(segments.classes, classes)[1]
+    at = to_tensors((*segments, order, run_borders, class_borders), x.device)
+    (of_class, begins, sizes, places), (order_at, run_borders_at, class_borders_at) = at[:4], at[4:]
     columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
     out = tile(width, _TILE)
     tiles: dict[str, Any] = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
     tiles |= {"PRECISION": precision(x), "num_warps": 8, "num_stages": 2}
-    over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
+    width_tiles = max(1, triton.cdiv(width, out))
+    ratio = counts if ratio is None else ratio
     with torch.cuda.device_of(x):
-        _by_class[(classes, triton.cdiv(k, columns), over)](
-            y, counts, p, ratio, begins, sizes, places, borders_at, dx, k, width, **tiles
+        _by_class[(classes, triton.cdiv(k, columns), width_tiles)](
+            y, counts, p, ratio, begins, sizes, places, class_borders_at, dx, k, width, **tiles
         )
-        _by_rows[(len(ends) - 1, triton.cdiv(int(segments.sizes.max()), rows), over)](
-            x, counts, p, ratio, of_class, begins, sizes, places, order_at, ends_at, dy, db, k, width, **tiles
+        _by_rows[(len(run_borders) - 1, triton.cdiv(int(segments.sizes.max()), rows), width_tiles)](
+            x, counts, p, ratio, of_class, begins, sizes, places, order_at, run_borders_at, dy, db, k, width, **tiles
         )  # fmt: skip
     return dx, dy, db
 
