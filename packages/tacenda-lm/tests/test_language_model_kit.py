@@ -236,6 +236,23 @@ class Restarting(Bigram):
         return super().score_from(self.start(), ids)
 
 
+class Frozen(Bigram):
+    def score_corpus(self, ids, offsets):
+        scores = super().score_corpus(ids, offsets)
+        scores.flags.writeable = False
+        return scores
+
+
+class Short(Bigram):
+    def log_probs(self, states):
+        return super().log_probs(states)[: max(len(states) - 1, 1)]
+
+
+class Rowless(Bigram):
+    def distributions(self, ids, offsets):
+        return iter(())
+
+
 class Silent(Bigram):
     def fit(self, text, valid=None):
         super().fit(text, None)
@@ -269,6 +286,9 @@ class Valueless(Bigram):
         (Possessive, "a result that the caller changed is returned again"),
         (Lossy, "not equal"),
         (Trusting, "loading with the array 'table'"),
+        (Frozen, "score_corpus returns an array that the caller cannot change"),
+        (Short, "one row for each state"),
+        (Rowless, "distributions yields nothing"),
         (Silent, "the perplexity of the held-out text"),
         (Valueless, "perplexity of held-out text is nan"),
     ],

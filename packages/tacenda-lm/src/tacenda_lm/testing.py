@@ -150,9 +150,9 @@ def _check_states(model: Any, uses_context: bool) -> None:
     before, number = model.log_probs([state]), hash(state)
     for word in (*_list_known_words(model)[:5], model.vocabulary.boundary_id):
         model.advance(state, word)
-    unchanged = "advance changes the state it is given"
-    assert hash(state) == number, unchanged
-    np.testing.assert_array_equal(model.log_probs([state]), before, err_msg=unchanged)
+    error = "advance changes the state it is given"
+    assert hash(state) == number, error
+    np.testing.assert_array_equal(model.log_probs([state]), before, err_msg=error)
     if uses_context:
         states = [model.advance(model.start(), word) for word in _list_known_words(model)]
         rows = model.log_probs(states)
@@ -166,9 +166,11 @@ def _check_distributions(model: Any, close: Callable[..., None], normalization: 
     n_types, states = len(model.vocabulary), _sample_states(model)
     rows = model.log_probs(states)
     after_each_word = [model.advance(model.start(), word) for word in range(n_types)]
-    for found in (rows, model.log_probs(after_each_word)):
+    for found, n in ((rows, len(states)), (model.log_probs(after_each_word), n_types)):
         assert isinstance(found, np.ndarray), "log_probs does not return a NumPy array"
-        assert found.shape[1:] == (n_types,), "log_probs does not return one column for each type"
+        assert found.shape == (n, n_types), (
+            "log_probs does not return one row for each state and one column for each type"
+        )
         is_float = found.dtype in (np.float32, np.float64)
         assert is_float, f"log_probs returns {found.dtype}, not float32 or float64"
         sums = np.exp(found.astype(np.float64)).sum(axis=1)
@@ -200,7 +202,9 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
         for state, word in zip(states, sequence, strict=False):
             expected.append(float(model.log_prob([state], np.array([word]))[0]))
     close(scores, expected, err_msg="score_corpus differs from scoring word by word")
-    rows = np.concatenate(list(model.distributions(ids, offsets)))
+    blocks = list(model.distributions(ids, offsets))
+    assert blocks, "distributions yields nothing"
+    rows = np.concatenate(blocks)
     one_each = rows.shape == (len(ids), len(model.vocabulary))
     assert one_each, (
         "distributions does not yield one row for each token and one column for each type"
@@ -283,8 +287,10 @@ def _check_ownership(model: Any) -> None:
     error = "score_corpus or distributions changes its arguments"
     np.testing.assert_array_equal(ids, ids_before, err_msg=error)
     np.testing.assert_array_equal(offsets, offsets_before, err_msg=error)
-    model.score_corpus(ids, offsets).fill(np.nan)
-    model.log_probs(states).fill(np.nan)
+    scores, rows = model.score_corpus(ids, offsets), model.log_probs(states)
+    for method, result in (("score_corpus", scores), ("log_probs", rows)):
+        assert result.flags.writeable, f"{method} returns an array that the caller cannot change"
+        result.fill(np.nan)
     error = "a result that the caller changed is returned again: return a new array from each call"
     np.testing.assert_array_equal(model.score_corpus(ids, offsets), expected[0], err_msg=error)
     np.testing.assert_array_equal(model.log_probs(states), expected[1], err_msg=error)
