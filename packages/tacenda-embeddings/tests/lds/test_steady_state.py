@@ -113,6 +113,11 @@ def test_doubling_solves_the_riccati_equation(seed, n, radius, noise, informatio
     assert np.linalg.eigvalsh(X - Q).min() >= -1e-8 * np.abs(X).max()
 
 
+def test_a_state_that_grows_without_observations_has_no_steady_state():
+    with pytest.raises(np.linalg.LinAlgError, match="does not converge"):
+        solve_predictive_covariance(np.eye(1), np.eye(1), np.zeros((1, 1)))
+
+
 def test_without_observations_the_prediction_is_the_prior(rng, oracles):
     system = oracles.random_system(rng)
     X = solve_predictive_covariance(system.A, system.Q, np.zeros((3, 3)))

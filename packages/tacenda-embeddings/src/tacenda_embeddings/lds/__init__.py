@@ -57,8 +57,8 @@ def symmetrize(X: Matrix) -> Matrix:
 class SteinSolver:
     """Solves the Stein equation ``X = L X R + W`` (Lyapunov's where ``R = L^T``) for many ``W``, by doubling.
 
-    After n steps the partial sum holds 2^n terms of ``sum_j L^j W R^j``. Raises LinAlgError unless the product
-    of the spectral radii of ``L`` and ``R`` is below 1.
+    After n steps the partial sum holds 2^n terms of ``sum_j L^j W R^j``. Raises LinAlgError if it does not converge;
+    it does where the spectral radii of ``L`` and ``R`` are both below 1.
     """
 
     def __init__(self, L: Matrix, R: Matrix) -> None:
@@ -206,7 +206,7 @@ class SteadyState(NamedTuple):
 def solve_predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
     """Compute Sigma_1 by the structure-preserving doubling algorithm, in about 10 steps.
 
-    ``R_D`` is C^T D^{-1} C (states, states). Raises LinAlgError if the iteration leaves the finite numbers.
+    ``R_D`` is C^T D^{-1} C (states, states). Raises LinAlgError if the iteration does not converge.
     """
     # step k has taken 2^k steps of the Riccati recursion from zero: H is the covariance then (Chu, Fan and Lin 2005)
     I = np.eye(len(A))  # noqa: E741 - the identity
@@ -221,9 +221,7 @@ def solve_predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
         H = H_next
         if change <= 1e-13 * np.linalg.norm(H):
             return H
-    if not np.isfinite(H).all():
-        raise np.linalg.LinAlgError("the Riccati iteration diverged")
-    return H
+    raise np.linalg.LinAlgError("the Riccati iteration does not converge")
 
 
 def solve_steady_state(parameters: Parameters) -> SteadyState:
