@@ -169,7 +169,8 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
         (["lds_embeddings", "tok2vec"], {}, "name at least one"),
         (["tagger"], {"output": "nonsense"}, "own_past_future.*'nonsense'"),
         (["sentencizer"], {}, "no component of sentencizer"),
-        (["tagger"], {"cnn_layers": -1}, "negative"),
+        (["tagger"], {"cnn_layers": -1}, "cnn_layers is -1"),
+        (["tagger"], {"cnn_layers": 1.5}, "cnn_layers is 1.5"),
         (["tagger"], {"language": "qq"}, "'qq'"),
         (["varembed_embeddings", "tagger"], {}, "varembed_embeddings is the component of another"),
     ],
@@ -185,6 +186,15 @@ def test_embedding_components_may_be_named_as_the_pipeline_shows_them(lds, share
     for named in ("lds_embeddings", "token_embeddings", "tok2vec"):
         assert pipeline_config([named, "tagger", "ner"], Path(lds), shared=shared) == written
     assert pipeline_config("tagger, ner", lds, shared=shared) == written
+
+
+def test_the_component_that_is_named_tells_the_embedder_of_a_missing_model(tmp_path):
+    config = pipeline_config("varembed_embeddings,tagger", tmp_path / "later")
+    assert list(config["components"]) == ["token_embeddings", "tok2vec", "tagger"]
+    assert config["components"]["token_embeddings"]["embedder"] == "varembed"
+    assert config["components"]["token_embeddings"]["output"] is None
+    with pytest.raises(ConfigurationError, match="varembed_embeddings is the component of another"):
+        pipeline_config("lds_embeddings,varembed_embeddings,tagger", tmp_path / "later")
 
 
 def test_another_embedder_is_hosted_by_the_component_for_any(toy, tmp_path):

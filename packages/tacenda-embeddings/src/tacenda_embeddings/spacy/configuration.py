@@ -16,7 +16,7 @@ from thinc.api import Config
 
 from tacenda import artifact as artifacts
 from tacenda.artifact import by_name
-from tacenda.errors import ArtifactError, ConfigurationError, warn
+from tacenda.errors import ArtifactError, ConfigurationError, check_whole, warn
 from tacenda.estimator import resolve
 from tacenda.tokenizers import spacy_config
 from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
@@ -56,7 +56,8 @@ def pipeline_config(
         Factories in order, such as ``["tagger", "parser", "ner"]`` or ``"tagger,parser,ner"``; at least one must read
         vectors. The embedding component and ``tok2vec`` are added before them, and need not be named.
     lds
-        Folder or name of a fitted LDS or another embedder. Training reads it; it need not exist yet.
+        Folder or name of a fitted LDS or another embedder. Training reads it; it need not exist yet. A missing one is a
+        VarEmbed if ``components`` include varembed_embeddings, else an LDS.
     vectors
         Folder or name of a fitted SumEmbed or VarEmbed. Its vectors become the word vectors of the pipeline, and
         another input of the layers. None for no word vectors.
@@ -71,34 +72,34 @@ def pipeline_config(
         which overwrites ``Doc.tensor``, and ``"tensor"`` without one.
     output
         Output of the model. None means that of the fitted model, except that convolution layers get own_context of an
-        LDS fitted with own_past_future: they distinguish left from right themselves, and fewer columns are faster.
+        LDS fitted with own_past_future: they distinguish left from right themselves, and fewer columns are faster. An
+        LDS that does not exist yet is assumed to have own_past_future, its default.
 
     Raises
     ------
     ConfigurationError
         No component reads vectors, a component is named twice or unknown to spaCy, another embedding component is
-        named than the model needs, ``cnn_layers`` is negative, or an existing model is of the wrong kind or has no such
-        output.
+        named than the model needs, ``cnn_layers`` is not a whole number of at least 0, or an existing model is of the
+        wrong kind or has no such output.
     ArtifactError
         An existing model cannot be read.
     """
     lds, vectors = os.fspath(lds), None if vectors is None else os.fspath(vectors)
+    check_whole("cnn_layers", cnn_layers, 0)
     listed = components.split(",") if isinstance(components, str) else components
-    factory, settings = _choose_component(lds, output, cnn_layers)
-    own = _OF_ONE_EMBEDDER.get(settings.get("embedder", "lds"), "token_embeddings")
-    added = ("", own, "token_embeddings", "tok2vec")
-    names = [name.strip() for name in listed if name.strip() not in added]
+    listed = [name.strip() for name in listed]
+    embedder, factory, settings = _choose_component(lds, listed, output, cnn_layers)
+    added = ("", _OF_ONE_EMBEDDER.get(embedder), "token_embeddings", "tok2vec")
+    names = [name for name in listed if name not in added]
     for name in names:
         if name in _OF_ONE_EMBEDDER.values():
             raise ConfigurationError(
-                f"{name} is the component of another kind of embedder than {lds}: leave it out, or give its own model"
+                f"{name} is the component of another embedder than {embedder!r}: leave it out, or give its own model"
             )
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")
     if len(set(names)) < len(names):
         raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
-    if cnn_layers < 0:
-        raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
     target = target or ("lds" if shared else "tensor")
     models = [lds]
     if vectors is not None:
@@ -209,9 +210,15 @@ def _find_language(tokenizer: str) -> str | None:
     return None if match is None else match[1]
 
 
-def _choose_component(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
-    """Return the factory for a model, and its settings about the model and the output."""
-    model_output = _DEFAULT_OUTPUT
+def _choose_component(
+    lds: str, listed: Sequence[str], output: str | None, cnn_layers: int
+) -> tuple[str, str, dict[str, Any]]:
+    """Return the embedder of a model, the factory that hosts it, and its settings about the model and the output.
+
+    The ``listed`` components say the embedder of a missing model.
+    """
+    named = [embedder for embedder, component in _OF_ONE_EMBEDDER.items() if component in listed]
+    embedder, model_output = (*named, "lds")[0], _DEFAULT_OUTPUT
     if explain_missing(lds) is None:
         artifact = artifacts.read(lds)
         if artifact.kind != "embedders":
@@ -220,12 +227,14 @@ def _choose_component(lds: str, output: str | None, cnn_layers: int) -> tuple[st
             )
         if output is not None:
             with_output(resolve(artifact), output)
-        if artifact.name != "lds":
-            return "token_embeddings", {"embedder": artifact.name, "output": output}
-        model_output = artifact.config["settings"].get("output")
+        embedder = artifact.name
+        if embedder == "lds":
+            model_output = artifact.config["settings"].get("output")
+    if embedder != "lds":
+        return embedder, "token_embeddings", {"embedder": embedder, "output": output}
     if output is None and cnn_layers and model_output == _DEFAULT_OUTPUT:
         output = _OUTPUT_UNDER_CONVOLUTION
-    return "lds_embeddings", {"output": output}
+    return embedder, "lds_embeddings", {"output": output}
 
 
 def _ask_spacy(names: list[str], language: str) -> Config:
