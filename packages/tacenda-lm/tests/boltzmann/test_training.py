@@ -127,6 +127,19 @@ def test_training_can_begin_with_a_machine_that_was_trained_before(tmp_path):
         np.testing.assert_array_equal(array, plain.arrays()[name])
 
 
+def test_a_loaded_model_is_not_fitted_again_without_the_machine_it_began_with(tmp_path):
+    plain = FRBM(**SMALL).fit(text())
+    begun = TemporalFRBM.starting_from(plain, epochs=0).fit(text())
+    assert begun.fitted_on["begin"] == plain.parameters.fingerprint()
+    assert begun.fit(text()).fitted_on["begin"] == plain.parameters.fingerprint()
+    begun.save(tmp_path / "begun")
+    loaded = TemporalFRBM.load(tmp_path / "begun")
+    with pytest.raises(ConfigurationError, match="is not saved with the model"):
+        loaded.fit(text())
+    np.testing.assert_array_equal(loaded.parameters.words, plain.parameters.words)
+    assert "begin" not in TemporalFRBM.from_settings(begun.settings).fit(text()).fitted_on
+
+
 def test_a_machine_that_cannot_be_begun_with_is_refused():
     plain = FRBM(**SMALL).fit(text())
     with pytest.raises(ConfigurationError, match="hidden is 12 in the FRBM"):

@@ -185,7 +185,9 @@ class TemporalFRBM(_BoltzmannModel):
         """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
 
         The text to fit must have the vocabulary of ``frbm``. Options that an `FRBM` has too default to their values in
-        ``frbm``; ``features``, ``hidden``, ``context`` and ``across_sentences`` must have these values.
+        ``frbm``; ``features``, ``hidden``, ``context`` and ``across_sentences`` must have these values. The fingerprint
+        of the parameters of ``frbm`` is recorded as ``fitted_on["begin"]``. A saved model does not contain ``frbm``, so
+        a loaded one cannot be fitted again: its ``fit`` raises ConfigurationError.
 
         Raises
         ------
@@ -221,9 +223,16 @@ class TemporalFRBM(_BoltzmannModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         settings = self.settings
         facts: dict[str, Any] = {}
+        _, loaded_facts = self._loaded
         if self._begin is not None:
             self._begin.vocabulary.require_same(corpus.vocabulary, "the text of a TemporalFRBM")
             begin = self._begin.parameters
+            facts["begin"] = begin.fingerprint()
+        elif "begin" in loaded_facts:
+            raise ConfigurationError(
+                "TemporalFRBM: the FRBM that training began with is not saved with the model: make a new one with "
+                "starting_from"
+            )
         elif settings.frbm_epochs:
             shared = {one.name: getattr(settings, one.name) for one in FRBMSettings.options()}
             plain = FRBM.from_settings({**shared, "epochs": settings.frbm_epochs})
@@ -258,12 +267,12 @@ class BoltzmannTrainer(StreamTrainer):
         self.current = parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        (positions,) = batch
-        now, read = self.current, Contexts.at(self.text, positions, self.settings.context)
-        features = look_up_features(now, read)
-        inputs = compute_inputs(now, features, None)
-        found, loss = self.contrast(inputs, read.targets)
-        gradients = compute_gradients(now, read, features, None, found, found.inputs)
+        (positions,), parameters = batch, self.current
+        contexts = Contexts.at(self.text, positions, self.settings.context)
+        features = look_up_features(parameters, contexts)
+        inputs = compute_inputs(parameters, features, None)
+        found, loss = self.contrast(inputs, contexts.targets)
+        gradients = compute_gradients(parameters, contexts, features, None, found, found.inputs)
         self.climb(gradients, len(inputs), learning_rate)
         return StepResult(loss, len(positions))
 
@@ -273,23 +282,23 @@ class BoltzmannTrainer(StreamTrainer):
         The loss is minus the summed log-likelihood; contrastive divergence does not compute it, and has minus the
         log-probability of the words given the first states of the hidden units instead.
         """
-        now, rng, steps = self.current, self.draw(), self.settings.gibbs_steps
+        parameters, rng, steps = self.current, self.draw(), self.settings.gibbs_steps
         if self.settings.learning == "likelihood":
             negative = draw_by_prediction(
-                now, pack_word_inputs(now), inputs, targets, _N_DRAWN, rng
+                parameters, pack_word_inputs(parameters), inputs, targets, _N_DRAWN, rng
             )
         elif self.settings.learning == "divergence":
-            negative = draw_by_divergence(now, inputs, targets, steps, rng)
+            negative = draw_by_divergence(parameters, inputs, targets, steps, rng)
         else:
-            return contrast_by_mean_field(now, inputs, targets, steps, rng)
-        return contrast(now, inputs, targets, negative), negative.loss
+            return contrast_by_mean_field(parameters, inputs, targets, steps, rng)
+        return contrast(parameters, inputs, targets, negative), negative.loss
 
-    def climb(self, found: dict[str, Floats], tokens: int, learning_rate: float) -> None:
+    def climb(self, gradients: dict[str, Floats], tokens: int, learning_rate: float) -> None:
         """Move all parameters along gradients summed over so many words, and shrink them.
 
         Weight decay adds -lambda w to the mean gradient of a word; of feature vectors only the step's words get it.
         """
-        for name, gradient in found.items():
+        for name, gradient in gradients.items():
             slope = -gradient
             # vectors of words that the step did not read do not change: rare words would decay more than they learn
             if name == "words":
@@ -328,32 +337,34 @@ class TemporalTrainer(BoltzmannTrainer):
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a piece of every part, read side by side."""
-        now = self.current
+        parameters = self.current
         if batch[0] == 0:
             self.carried[:] = 0
         places = self.source.positions(batch)
         inside, places = places >= 0, np.maximum(places, 0)
         opening = self._firsts[places]
-        read = Contexts.at(self.text, places.ravel(), self.settings.context)
-        features = look_up_features(now, read)
-        shape = (*places.shape, now.hidden)
-        inputs = compute_inputs(now, features, None).reshape(shape)  # b_t
-        hidden = (now.words[read.targets] @ now.outputs).reshape(shape)  # a_w, which becomes p_t
+        contexts = Contexts.at(self.text, places.ravel(), self.settings.context)
+        features = look_up_features(parameters, contexts)
+        shape = (*places.shape, parameters.hidden)
+        inputs = compute_inputs(parameters, features, None).reshape(shape)  # b_t
+        hidden = parameters.words[contexts.targets] @ parameters.outputs  # a_w, which becomes p_t
+        hidden = hidden.reshape(shape)
         before = np.empty_like(hidden)  # p_{t-1}
         for t in range(len(places)):  # the filter of eq 3.14
             before[t] = hidden[t - 1] if t else self.carried
-            inputs[t] += before[t] @ now.transitions.T
+            inputs[t] += before[t] @ parameters.transitions.T
             hidden[t] = sigmoid(inputs[t] + hidden[t])
             hidden[t][opening[t]] = 0
         self.carried[:] = hidden[-1]
         counted = inside & ~opening
-        found, loss = self.contrast(inputs[counted], read.targets[counted.ravel()])
+        found, loss = self.contrast(inputs[counted], contexts.targets[counted.ravel()])
         slopes = np.zeros_like(inputs)
         slopes[counted] = found.inputs
         if self.settings.learning == "likelihood" and len(places) > 1:
-            found = self._go_back(found, slopes, hidden, read.targets)
-        before, slopes = before.reshape(-1, now.hidden), slopes.reshape(-1, now.hidden)
-        gradients = compute_gradients(now, read, features, before, found, slopes)
+            found = self._go_back(found, slopes, hidden, contexts.targets)
+        rows = (-1, parameters.hidden)
+        before, slopes = before.reshape(rows), slopes.reshape(rows)
+        gradients = compute_gradients(parameters, contexts, features, before, found, slopes)
         self.climb(gradients, int(counted.sum()), learning_rate)
         return StepResult(loss, int(counted.sum()))
 
@@ -365,17 +376,18 @@ class TemporalTrainer(BoltzmannTrainer):
         ``slopes``, the gradients by b_t (steps, parts, hidden), are changed in place, and ``found`` is returned with
         the gradients by a_w of the observed words. ``hidden`` are p_t, and ``targets`` (steps * parts,) those words.
         """
-        now, from_later, back = self.current, np.zeros_like(slopes), np.zeros_like(slopes[0])
+        parameters, from_later, back = self.current, np.zeros_like(slopes), np.zeros_like(slopes[0])
         for t in reversed(range(len(slopes))):
             p = hidden[t]
             # zero where a sequence begins, because p is 0 there
             from_later[t] = back * p * (1 - p)
             slopes[t] += from_later[t]
-            back = slopes[t] @ now.transitions
-        from_later = from_later.reshape(-1, now.hidden)
-        words = found.words + sum_rows(targets, from_later @ now.outputs.T, len(now.words))
+            back = slopes[t] @ parameters.transitions
+        from_later = from_later.reshape(-1, parameters.hidden)
+        by_token = from_later @ parameters.outputs.T
+        words = found.words + sum_rows(targets, by_token, len(parameters.words))
         return found._replace(
-            words=words, outputs=found.outputs + now.words[targets].T @ from_later
+            words=words, outputs=found.outputs + parameters.words[targets].T @ from_later
         )
 
 
