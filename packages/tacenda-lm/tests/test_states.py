@@ -58,6 +58,15 @@ def test_a_state_that_is_none_of_the_model_is_refused(name, value):
         assert_refuses(act, DataError, f"{name}, {act_name} of a state that holds {value!r:.40}")
 
 
+@pytest.mark.parametrize(("name", "value"), [("VLHMM", (99, bytes(8))), ("HMM", (1, bytes(20)))])
+def test_hidden_markov_models_refuse_a_wrong_state_before_the_end_and_before_no_word(name, value):
+    model, state = fitted(name), State(value)
+    with pytest.raises(DataError, match="not one of this model"):
+        model.advance(state, model.vocabulary.boundary_id)
+    with pytest.raises(DataError, match="not one of this model"):
+        model.score_from(state, np.array([], np.int32))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_word_that_is_no_whole_number_and_a_missing_state_are_refused(name):
     model = fitted(name)

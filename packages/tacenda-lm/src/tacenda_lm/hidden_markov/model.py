@@ -74,7 +74,7 @@ class HiddenMarkov(LanguageModel):
     def advance(self, state: State, word: int) -> State:
         check_step(state, word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id:
-            state.check_begun()
+            self._unpack(state)
             return self.start()
         _, now = self.tables.observe(self._reach(state, word), word)
         return State((int(self.tables.lexicon.classes[word]), now.tobytes()))
@@ -133,7 +133,7 @@ class HiddenMarkov(LanguageModel):
         words, cuts = self._sentences(words, np.array([0, len(words)]))
         log_probs = np.empty(len(words), np.float64)
         if not len(words):
-            state.check_begun()
+            self._unpack(state)
             return log_probs, State(state.value)
         for tokens, forward in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
             log_probs[tokens] = forward.log_probs
