@@ -92,10 +92,12 @@ class SurprisalTable:
         delimiter: str | None = None,
         header: bool = True,
     ) -> None:
-        """Write the table as delimited text, which R and pandas read without options.
+        """Write the table as delimited text for R and pandas.
 
         Values that contain the delimiter, a quote or a line end are quoted. Missing values are empty, ``known`` is
-        TRUE or FALSE, and numbers have ten digits.
+        TRUE or FALSE, and numbers have ten digits. R reads the word NA as missing unless you give
+        ``na.strings=""``; pandas also reads others, such as null, unless you give ``keep_default_na=False,
+        na_values=[""]``.
 
         Parameters
         ----------
