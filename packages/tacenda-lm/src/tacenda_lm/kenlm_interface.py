@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import START
@@ -22,7 +21,6 @@ from tacenda.vocabulary import BOUNDARY
 from tacenda_lm.sequences import (
     BlankLines,
     Float64,
-    Ids,
     check_state,
     check_states,
     encode_sentences,
@@ -127,15 +125,6 @@ def _score_by_word(model: Any, tokens: list[str], bos: bool, eos: bool) -> Itera
         yield model.BaseFullScore(state, word, state)
 
 
-def score_sequence(model: Any, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-    """Return the natural log-probabilities and n-gram lengths of one sequence; ``bos`` is as in `score`."""
-    if bos:
-        scores = model.score_corpus(ids, np.array([0, len(ids)]))
-    else:
-        scores, _ = model.score_from(model.null(), ids)
-    return scores, np.zeros(len(ids), np.int64)
-
-
 def BeginSentenceWrite(model: Any, state: State) -> None:  # noqa: N802
     """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
     check_state(state)
@@ -166,16 +155,6 @@ def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> F
     after = model.null() if word == BOUNDARY else model.advance(in_state, number)
     out_state.value = after.value
     return FullScore(score / _LN10, length, number in model.vocabulary.oov_ids)
-
-
-def score_word(model: Any, state: State, word: int) -> tuple[float, int]:
-    """Return the natural log-probability of an id and the n-gram length."""
-    return float(model.log_prob([state], [word])[0]), 0
-
-
-def score_start(model: Any, state: State) -> tuple[float, int]:
-    """Return the natural logarithm of the score of ``<s>`` after a state, and the n-gram length."""
-    return model.start_log_prob * _LN10, 0
 
 
 def contains(model: Any, word: object) -> bool:

@@ -43,6 +43,7 @@ from tacenda_lm.sequences import (
     BlankLines,
     Block,
     Float64,
+    Ids,
     Integers,
     Offsets,
     blocks,
@@ -206,6 +207,22 @@ class LanguageModel(Estimator):
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
         yield from distributions_of(self, chain.from_iterable(states))
+
+    def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Return the natural log-probabilities and n-gram lengths of one sequence, after ``<s>`` or after no word."""
+        if bos:
+            scores = self.score_corpus(ids, np.array([0, len(ids)]))
+        else:
+            scores, _ = self.score_from(self.null(), ids)
+        return scores, np.zeros(len(ids), np.int64)
+
+    def _word_score(self, state: State, word: int) -> tuple[float, int]:
+        """Return the natural log-probability of an id and the n-gram length."""
+        return float(self.log_prob([state], [word])[0]), 0
+
+    def _start_score(self, state: State) -> tuple[float, int]:
+        """Return the natural logarithm of the score of ``<s>`` after a state, and the n-gram length."""
+        return self.start_log_prob * math.log(10), 0
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -472,9 +489,6 @@ class LanguageModel(Estimator):
     BaseScore = kenlm_interface.BaseScore
     BaseFullScore = kenlm_interface.BaseFullScore
     __contains__ = kenlm_interface.contains
-    _sequence_scores = kenlm_interface.score_sequence
-    _word_score = kenlm_interface.score_word
-    _start_score = kenlm_interface.score_start
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
         """Return the scores of a list of strings and where each begins, or None if the model has no faster way."""
