@@ -365,7 +365,7 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
     n_added, sums = 0, None
     if all((places >= 0).all() for places in prefixes):
         table = _pack_table(orders, prefixes, packing)
-        with suppress(ArtifactError):  # an n-gram is listed without its last words
+        with suppress(ArtifactError):  # an n-gram is listed, but not that of its last words
             sums = table.sums()
     if sums is None:
         n_added = _add_missing(orders, packing)
