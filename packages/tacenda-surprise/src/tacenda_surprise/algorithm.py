@@ -612,7 +612,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
         users, items = numbers(uids, self._users), numbers(iids, self._items)
-        if not np.count_nonzero((users | items) < 0):  # none is -1
+        ids = users | items  # negative if one is -1
+        if not len(ids) or ids[ids.argmin()] >= 0:  # faster than any() for a few
             return Asked(users, items)
         catalogue, new = self.catalogue, self._new_users.find(uids, users)
         if not self._new_users:
@@ -633,7 +634,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         reasons = {} if self.predicts_unknown else asked.explain_unknown()
         if reasons:
             found[list(reasons)] = self.default_prediction()
-        return found.clip(*self.catalogue.scale) if clip else found, reasons
+        if clip:
+            lowest, highest = self.catalogue.scale
+            found = np.minimum(np.maximum(found, lowest), highest)  # faster than clip() for a few
+        return found, reasons
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale, without a Prediction object for each pair.

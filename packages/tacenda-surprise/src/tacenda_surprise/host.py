@@ -84,13 +84,12 @@ def make_predictions(
 ) -> list[Prediction]:
     """Make predictions of ``columns``, users, items and true ratings; ``reasons`` are of impossible ones, by row."""
     # Many small objects, which map makes faster than a loop does.
-    details: list[dict[str, Any]] = list(
-        map(dict.copy, repeat({"was_impossible": False}, len(estimates)))
-    )
+    details = map(dict.copy, repeat({"was_impossible": False}))
+    fields = zip(*columns, estimates, details, strict=False)  # details never end
+    predictions: list[Prediction] = list(map(tuple.__new__, repeat(Prediction), fields))
     for row, reason in reasons.items():
-        details[row] = {"was_impossible": True, "reason": reason}
-    fields = zip(*columns, estimates, details, strict=True)
-    return list(map(tuple.__new__, repeat(Prediction), fields))
+        predictions[row].details.update(was_impossible=True, reason=reason)
+    return predictions
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
 
 def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
     """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
-    wanted = ids if isinstance(ids, list | tuple) else list(ids)
+    wanted = list(ids)
     try:
         return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
     except TypeError:  # one cannot be hashed

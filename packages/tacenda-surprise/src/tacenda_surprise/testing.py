@@ -63,7 +63,7 @@ def check_recommender(
     model = check_estimator(make_model, train, apply, atol=_ATOL)
     assert model.kind == "recommenders", f"its kind is {model.kind!r}, not 'recommenders'"
     scores = model.score_pairs(*pairs)
-    _check_fit(make_model, model, train, lambda model: model.score_pairs(*pairs))
+    _check_fit(make_model, model, train, lambda fitted: fitted.score_pairs(*pairs))
     _check_scores(model, train, pairs)
     predictions = model.score_pairs(held_out.user_ids, held_out.item_ids)
     mse = np.mean((predictions - held_out.values) ** 2)
