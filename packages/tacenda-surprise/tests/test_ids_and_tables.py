@@ -332,3 +332,9 @@ def test_users_folded_into_a_copy_are_unknown_to_the_original(algo):
 def test_a_new_user_s_missing_id_is_refused(algo):
     with pytest.raises(DataError, match="the user of a rating is missing, its id is nan"):
         algo.fold_in({100: 5.0}, uid=float("nan"))
+
+
+def test_numbers_may_be_unsigned_integers(trainset):
+    algo, items = PMF(n_factors=2, n_epochs=1, random_state=0).fit(trainset), np.array([1, -1])
+    expected = algo.score_pairs(np.array([0, 2]), items)
+    np.testing.assert_array_equal(algo.score_pairs(np.array([0, 2], np.uint64), items), expected)

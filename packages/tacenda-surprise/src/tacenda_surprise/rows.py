@@ -43,9 +43,9 @@ class TableScores(NamedTuple):
         """Score pairs of users and items (pairs,)."""
         x, q, b, c, _ = self.tables
         found = rating_scores(users, items, x, q, b, c, self.mean)
-        ids = users | items  # negative if one is -1
-        if len(ids) and ids[ids.argmin()] < 0:  # faster than any() for a few
-            strange = np.flatnonzero(ids < 0)
+        # faster than any() for a few
+        if len(users) and (users[users.argmin()] < 0 or items[items.argmin()] < 0):
+            strange = np.flatnonzero((users < 0) | (items < 0))
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
             x, q, b, c = (take_rows(table, side[strange], one[0]) for table, side, one in sides)
             each = np.arange(len(strange))
