@@ -334,7 +334,8 @@ def test_a_new_user_s_missing_id_is_refused(algo):
         algo.fold_in({100: 5.0}, uid=float("nan"))
 
 
-def test_numbers_may_be_unsigned_integers(trainset):
-    algo, items = PMF(n_factors=2, n_epochs=1, random_state=0).fit(trainset), np.array([1, -1])
-    expected = algo.score_pairs(np.array([0, 2]), items)
-    np.testing.assert_array_equal(algo.score_pairs(np.array([0, 2], np.uint64), items), expected)
+def test_numbers_may_be_unsigned_integers():
+    algo = PMF(**SMALL).fit(trainset_of([("a", "x", 4.0), ("b", "y", 2.0), ("b", "x", 1.0)]))
+    items = np.array([1, -1])
+    expected = algo.score_pairs(np.array([0, 1]), items)
+    np.testing.assert_array_equal(algo.score_pairs(np.array([0, 1], np.uint64), items), expected)
