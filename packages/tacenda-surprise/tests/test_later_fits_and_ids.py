@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.recommenders import SMALL, trainset_of
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, TacendaWarning
 from tacenda_surprise import PMF, Blend, ConditionalPMF
 from tacenda_surprise.catalogue import possible_levels
 
@@ -44,6 +44,23 @@ def test_a_new_user_may_have_the_text_of_the_id_of_a_user_without_ratings(blende
     assert algo.predict("7", "i3").est == new.predict("i3")
     with pytest.raises(ConfigurationError, match="user 7 is in the trainset already"):
         algo.fold_in({"i1": 1}, uid=7)
+
+
+def test_a_new_user_is_not_found_by_an_id_of_another_type_and_a_warning_says_so():
+    algo = PMF(**SMALL).fit(trainset_of(ratings()))
+    algo.fold_in({"i1": 1, "i2": 1}, uid=7000)
+    with pytest.warns(
+        TacendaWarning, match="user 7000 was not found: the id folded in is the int 7000"
+    ):
+        algo.predict("7000", "i3")
+    algo.predict(7001, "i3")  # a number, as the new user has: nothing to warn of
+
+
+@pytest.mark.parametrize(("ids", "side"), [((["1"], "i1"), "user"), (("u1", {}), "item")])
+def test_an_id_that_cannot_be_hashed_is_named_by_its_side(ids, side):
+    algo = PMF(**SMALL).fit(trainset_of(ratings()))
+    with pytest.raises(DataError, match=f"the {side} ids include an unhashable type"):
+        algo.predict(*ids)
 
 
 @pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7)])

@@ -611,13 +611,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        users, items = numbers(uids, self._users, "user"), numbers(iids, self._items, "item")
         ids = users | items  # negative if one is -1
         if not len(ids) or ids[ids.argmin()] >= 0:  # faster than any() for a few
             return Asked(users, items)
         catalogue, new = self.catalogue, self._new_users.find(uids, users)
-        if not self._new_users:
-            check_asked(uids, users, self._users, catalogue.users, self)
+        if not new:
+            check_asked(uids, users, self._users, catalogue.users, self, self._new_users)
         check_asked(iids, items, self._items, catalogue.items, self)
         nothing_known = len(users) > 1 and not self._new_users and max(users.max(), items.max()) < 0
         if nothing_known and find_type_mismatch(uids[:1], self._users) is None:

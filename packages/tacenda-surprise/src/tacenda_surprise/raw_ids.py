@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import islice, repeat
 from numbers import Real
 from typing import Any
@@ -26,13 +26,13 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     return list(ids)
 
 
-def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
+def numbers(ids: Iterable[Any], index: Mapping[Any, int], what: str = "user or item") -> Numbers:
     """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
     wanted = list(ids)
     try:
         return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
     except TypeError:  # one cannot be hashed
-        distinct(wanted, "user or item")
+        distinct(wanted, what)
         raise
 
 
@@ -139,20 +139,27 @@ def check_asked(
     known: Mapping[Hashable, int],
     texts: IdIndex,
     owner: object,
+    new: Collection[Hashable] = (),
 ) -> None:
     """Warn, once for each ``owner``, if none of ``ids`` was ``found`` because of their type.
 
-    The ``known`` ids have the numbers of ``texts``.
+    The ``known`` ids have the numbers of ``texts``; the ``new`` ones were folded in.
     """
     if not len(found) or found.max() >= 0:
         return
-    what, twin = texts.what, texts.find(ids[0]) if len(ids) == 1 else None
-    if twin is not None:
-        example, text = next(islice(known, twin, None)), str(ids[0])
+    what, text, where = texts.what, str(ids[0]), "in the trainset"
+    example = None
+    if len(ids) == 1 and (twin := texts.find(ids[0])) is not None:
+        example = next(islice(known, twin, None))
+    elif len(ids) == 1:
+        example, where = next((one for one in new if str(one) == text), None), "folded in"
+    if example is not None:
         kind = f"the {type(example).__name__} {example!r}, and {text!r} is not: ask with that type"
         if isinstance(example, str):
             kind = f"a string, as Surprise reads it from files, and {text} is not: ask for {text!r}"
-        fault = f"{what} {text} was not found: the id in the trainset is {kind}"
+        fault = f"{what} {text} was not found: the id {where} is {kind}"
+    elif _kind(ids[0]) in map(_kind, new):
+        return
     elif mismatch := find_type_mismatch(ids[:1], known):
         fault = f"none of the {what}s asked for is in the trainset: {mismatch}"
     else:
