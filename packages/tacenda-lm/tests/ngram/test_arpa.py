@@ -325,7 +325,7 @@ def test_numbers_are_written_as_python_writes_them(numbers):
 def test_a_damaged_table_that_was_not_checked_is_not_written(monkeypatch):
     model = KneserNey(order=2).fit([["a", "b", "c"], ["b", "d", "a"]])
     artifact, n_damaged = model.to_artifact(), 0
-    monkeypatch.setattr(type(model.table), "check_saved", lambda *_: None)  # as if it were large
+    monkeypatch.setattr(type(model.table), "check_layout", lambda *_: None)  # as if it were large
     for bit in range(artifact.arrays["ngrams.data"].nbytes * 8):
         data = artifact.arrays["ngrams.data"].copy()
         data.view(np.uint8)[bit // 8] ^= 1 << bit % 8

@@ -158,7 +158,9 @@ class FitRun:
             )
         object.__setattr__(self, "callbacks", callbacks)
         if not isinstance(self.resume, bool) and self.resume != "auto":
-            raise ConfigurationError(f'resume is "auto", True or False, not {self.resume!r:.80}')
+            raise ConfigurationError(
+                f'resume is "auto", True or False, not {self.resume!r:.80}; give one of them'
+            )
         if self.resume is True and self.checkpoints is None:
             raise ConfigurationError(
                 "resume=True needs checkpoints=...; give the folder they are in"
