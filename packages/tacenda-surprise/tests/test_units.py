@@ -91,7 +91,8 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
         for one, kept in ((spread, cases), (at_end, expected)):
             model.learned = replace(model.learned, spread=one)
             kept += [model.deviations(users, items)]
-            kept += [folded._replace(spread=one, mean=folded.mean + 100).deviations(items)]
+            scores = folded.scores._replace(mean=folded.scores.mean + 100)
+            kept += [folded._replace(spread=one, scores=scores).deviations(items)]
     for one, other in zip(cases, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 

@@ -71,7 +71,12 @@ class StateSpacePredictor(Predictor):
         return Recurrence(self.parameters)
 
     def check_saved(self) -> None:
-        """Raise ArtifactError if the vector of the unknown token is not zero."""
+        """Raise ArtifactError unless each run has a vector, and the vector of the unknown token is zero."""
+        if len(self.parameters.joint) != len(self.joint):
+            raise ArtifactError(
+                f"the array 'joint' has {len(self.parameters.joint)} vectors of {len(self.joint)} runs: the model is "
+                "damaged"
+            )
         if self.parameters.features[self.joint.unknown].any():
             raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
 

@@ -57,7 +57,7 @@ class Parameters(Arrays):
     features: Float32[Array, "types features", options.BOUNDED_WEIGHTS]
     biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
     # the vectors of runs of tokens
-    joint: Float32[Array, "runs joint_width", options.BOUNDED_WEIGHTS]
+    joint: Float32[Array, "vectors joint_width", options.BOUNDED_WEIGHTS]
     variance: float = 1.0  # the diagonal of Lambda
     exact: bool = False  # whether a token that was read corrects the state to the most probable one
 
