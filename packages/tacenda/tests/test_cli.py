@@ -242,6 +242,12 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_the_work(tmp_path, m
             check(tmp_path / "new", True)
 
 
+def test_a_folder_with_the_model_of_another_library_is_refused_even_with_force(tmp_path):
+    (tmp_path / "model.json").write_text('{"class_name": "Sequential"}')
+    with pytest.raises(ArtifactError, match=r"its model.json is not Tacenda's: choose another"):
+        check_output(tmp_path, True)
+
+
 def test_folders_that_let_nobody_in_or_list_nothing_are_errors_of_ours(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EACCES, "Permission denied")
@@ -250,7 +256,7 @@ def test_folders_that_let_nobody_in_or_list_nothing_are_errors_of_ours(tmp_path,
         patched.setattr(Path, "iterdir", refuse)
         with pytest.raises(CorpusError, match="check its name"):
             input_text(tmp_path / "text", "utf-8", "strict")
-        with pytest.raises(ArtifactError, match="cannot be listed"):
+        with pytest.raises(ArtifactError, match="cannot be read"):
             check_output(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", refuse)

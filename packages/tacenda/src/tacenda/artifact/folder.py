@@ -183,7 +183,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
         if created:
             folder.mkdir(parents=True, exist_ok=True)
         else:
-            _check_replaceable(folder)
+            check_replaceable(folder)
         with store.locked(folder) as alone:
             try:
                 _write_into(folder, artifact)
@@ -238,13 +238,8 @@ def check_name(name: str) -> None:
         )
 
 
-def is_part(name: str) -> bool:
-    """Tell whether a name is one of those in the folder of a model, or what a killed save leaves there."""
-    return name == MANIFEST or store.is_temporary(name) or bool(_PART.fullmatch(name))
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Raise ArtifactError unless what is there is a model, or an empty folder."""
+def check_replaceable(folder: Path) -> None:
+    """Raise ArtifactError unless what is there is a model, or an empty folder; OSError if it cannot be read."""
     if not folder.is_dir():
         raise ArtifactError("it is not a folder, and models are saved in folders")
     if os.path.lexists(folder / MANIFEST):
@@ -252,9 +247,9 @@ def _check_replaceable(folder: Path) -> None:
         if not head.startswith(b"{") or _FORMAT.encode() not in head[:200]:
             raise ArtifactError("its model.json is not Tacenda's: choose another folder")
         return
-    for entry in folder.iterdir():
-        # a manifest that is there by now is another writer's, who has just finished
-        if not is_part(entry.name):
+    for name in (entry.name for entry in folder.iterdir()):
+        # a killed save leaves parts, and a manifest that is there by now is that of a writer who has just finished
+        if not (name == MANIFEST or store.is_temporary(name) or _PART.fullmatch(name)):
             raise ArtifactError(
                 "it holds other files and no model: choose an empty or a new folder"
             )

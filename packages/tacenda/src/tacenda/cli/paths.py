@@ -181,30 +181,27 @@ def check_file(file: Path, force: bool) -> None:
 
 
 def check_output(folder: Path, force: bool = False) -> None:
-    """Find out before the work what would make saving a model in ``folder`` fail after it.
+    """Raise ArtifactError if a command could not save a model in ``folder`` at its end.
 
-    An existing model is replaced only with ``force``; leftovers of a killed save do not matter. Raises ArtifactError.
+    An existing model is replaced only with ``force``; leftovers of a killed save do not matter.
     """
-    from tacenda.artifact.folder import MANIFEST, is_part
+    from tacenda.artifact.folder import MANIFEST, check_replaceable
 
     path_of(folder, ArtifactError)
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir():
         raise ArtifactError(f"{nearest} is not a folder, and models are saved in folders")
-    has_model = (folder / MANIFEST).exists()
-    if nearest == folder and not has_model:
+    if nearest == folder:
         try:
-            has_others = not all(is_part(path.name) for path in folder.iterdir())
+            check_replaceable(folder)
+        except ArtifactError as error:
+            raise ArtifactError(f"cannot save a model in {folder}: {error}") from error
         except OSError as error:
             why = error.strerror or error
+            raise ArtifactError(f"{folder} cannot be read ({why}): choose a new folder") from error
+        if (folder / MANIFEST).exists() and not force:
             raise ArtifactError(
-                f"{folder} cannot be listed ({why}): choose a new folder"
-            ) from error
-        if has_others:
-            raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
-    if has_model and not force:
-        raise ArtifactError(
-            f"{folder} holds a model: choose a new folder, or replace it with --force"
-        )
+                f"{folder} holds a model: choose a new folder, or replace it with --force"
+            )
     if not os.access(nearest, os.W_OK):
         raise ArtifactError(f"{nearest} cannot be written to: choose another --output")
