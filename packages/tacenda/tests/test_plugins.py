@@ -366,6 +366,13 @@ def test_a_distribution_without_plugins_hides_a_later_one_of_its_name_unless_it_
     plugins.refresh()
 
 
+def test_a_distribution_without_a_version_has_an_empty_one(monkeypatch, tmp_path):
+    (tmp_path / "ageless-0.dist-info").mkdir()
+    (tmp_path / "ageless-0.dist-info" / "METADATA").write_text("Name: ageless\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert plugins.version_of("ageless") == ""
+
+
 def test_other_groups_are_not_ours(install):
     others = ("", ".", ".other", ".embedders.x")
     strangers = ["embedders", "console_scripts", *(f"tacenda{other}" for other in others)]

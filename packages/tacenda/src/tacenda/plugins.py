@@ -119,9 +119,9 @@ def canonical(distribution: str) -> str:
 
 
 def version_of(distribution: str) -> str:
-    """Return the version of an installed distribution; "" if there is none, as of what was registered by hand."""
+    """Return the version of an installed distribution; "" if it is not installed or its metadata have no version."""
     try:
-        return importlib.metadata.version(distribution)
+        return importlib.metadata.version(distribution) or ""
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return ""
 
