@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import pickle
@@ -289,6 +290,16 @@ def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(values, steps, best,
     resumed = Interrupting(values)
     history = fit(resumed, Steps(2), settings(patience=2), where)
     assert (history.steps, history.stopped, resumed.x) == (steps, "patience", best)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_saves_a_checkpoint_though_its_message_cannot_be_written(tmp_path, monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("sys.stderr", closed)
+    with pytest.raises(KeyboardInterrupt, match="after step 6"):
+        fit(Interrupting(), Steps(2), settings(), FitRun(tmp_path, every_steps=100))
+    assert (tmp_path / "checkpoint.json").exists()
 
 
 def test_a_fit_in_a_thread_leaves_signals_alone():

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from types import FrameType
@@ -489,7 +489,10 @@ def _defer_interrupt(requested: threading.Event) -> Iterator[None]:
         if requested.is_set():
             raise KeyboardInterrupt
         requested.set()
-        print("\nstopping after this step (Ctrl-C again: at once)", file=sys.stderr)
+        with suppress(
+            OSError, RuntimeError, ValueError
+        ):  # it is closed or full, or was just being written to
+            print("\nstopping after this step (Ctrl-C again: at once)", file=sys.stderr)
 
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
