@@ -355,6 +355,31 @@ def test_a_new_fit_of_a_rounded_model_is_saved_unrounded(tmp_path):
     )
 
 
+def test_a_note_added_to_the_facts_of_a_rounded_model_leaves_its_precision(tmp_path):
+    Lookup().fit(0).save(tmp_path / "small", precision="int8")
+    model = Lookup.load(tmp_path / "small")
+    model.fitted_on = {**model.fitted_on, "note": "checked"}
+    assert model.precision == "int8"
+
+
+def test_a_new_fit_of_a_model_without_learned_is_saved_unrounded():
+    class Plain(Lookup):
+        learned_class = None
+
+        def arrays(self):
+            return {"table": self.table}
+
+        def _read_arrays(self, config, arrays):
+            self.table = arrays["table"]
+
+        def fit(self, seed):
+            self.table, self.fitted_on = np.full((3, 4), 1 / 3, np.float32), {"seed": seed}
+            return self
+
+    model = Plain.from_artifact(Plain().fit(0).to_artifact("int8"))
+    assert (model.precision, model.fit(0).precision) == ("int8", "full")
+
+
 def test_each_model_within_a_model_keeps_the_precision_in_which_it_was_stored(tmp_path):
     Lookup().fit(0).save(tmp_path / "small", precision="int8")
     with registered("embedders", Lookup.name, Lookup):

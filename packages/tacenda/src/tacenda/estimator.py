@@ -76,9 +76,9 @@ class Estimator:
         Measurements (a list of dictionaries of JSON values); saved and restored.
     fitted_on
         Facts about the fit (a dictionary of JSON values); saved and restored. The model is fitted if it is not empty.
-        Every fit sets a new dictionary.
     precision
-        The precision in which the model was saved; `save` uses it again by default. After a new fit it is ``"full"``.
+        The precision in which the model was saved; `save` uses it again by default. After a new fit it is ``"full"``:
+        every fit sets a new object as ``learned`` or, in a class without one, a new dictionary as ``fitted_on``.
     """
 
     kind: ClassVar[str]
@@ -103,8 +103,8 @@ class Estimator:
     figures: list[dict[str, Any]]
     # the constructor of a plugin's class need not call the one of this class
     fitted_on: dict[str, Any] = MappingProxyType({})  # type: ignore[assignment]
-    #: The precision of a saved model, and the ``fitted_on`` that it was loaded with.
-    _loaded: tuple[Precision, Mapping[str, Any]] = ("full", fitted_on)
+    #: The precision of a saved model, and the ``learned`` and ``fitted_on`` that it was loaded with.
+    _loaded: tuple[Precision, Any, Mapping[str, Any]] = ("full", None, fitted_on)
 
     def __init__(self, settings: Any = None) -> None:
         self.settings = self.settings_class() if settings is None else settings
@@ -114,13 +114,14 @@ class Estimator:
     @property
     def precision(self) -> Precision:
         """The precision in which the model was saved, if it was loaded and not fitted again."""
-        precision, facts = self._loaded
+        precision, learned, facts = self._loaded
+        is_loaded = facts is self.fitted_on if learned is None else learned is self.learned
         # a new fit is not on the grid of numbers that the model before it was rounded to
-        return precision if facts is self.fitted_on else "full"
+        return precision if is_loaded else "full"
 
     @precision.setter
     def precision(self, precision: Precision) -> None:
-        self._loaded = precision, self.fitted_on
+        self._loaded = precision, self.learned, self.fitted_on
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Add the options to the docstring of a class that declares settings."""

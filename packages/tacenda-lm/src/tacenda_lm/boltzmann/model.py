@@ -223,7 +223,7 @@ class TemporalFRBM(_BoltzmannModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         settings = self.settings
         facts: dict[str, Any] = {}
-        _, loaded_facts = self._loaded
+        _, _, loaded_facts = self._loaded
         if self._begin is not None:
             self._begin.vocabulary.require_same(corpus.vocabulary, "the text of a TemporalFRBM")
             begin = self._begin.parameters
