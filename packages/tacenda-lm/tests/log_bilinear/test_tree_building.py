@@ -138,7 +138,7 @@ def test_weights_pull_the_split_towards_frequent_words():
 @pytest.mark.parametrize("rule", RULES)
 def test_the_seed_decides_and_nothing_else(rule):
     trees = [build_tree(rule, 50, vectors=vectors(50), overlap=0.2, seed=s) for s in (3, 3, 4)]
-    first, same, other = ([part.tolist() for part in tree.codes] for tree in trees)
+    first, same, other = ([part.tolist() for part in tree.codes.arrays] for tree in trees)
     assert first == same != other
 
 
@@ -204,7 +204,7 @@ def test_biases_make_it_the_unigram_model():
 def test_a_tree_comes_back_from_its_arrays():
     tree = build_tree("noisy", 30, vectors=vectors(30), overlap=0.4, copies=2)
     again = Tree.from_arrays(tree.arrays(), 30)
-    assert all((a == b).all() for a, b in zip(tree.codes, again.codes, strict=True))
+    assert all((a == b).all() for a, b in zip(tree.codes.arrays, again.codes.arrays, strict=True))
 
 
 @pytest.mark.parametrize("damage", ["sign", "node", "words", "type"])

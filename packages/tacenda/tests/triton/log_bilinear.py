@@ -1,6 +1,7 @@
 """Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -93,6 +94,19 @@ def test_words_may_lie_on_the_device(device):
     arguments = rest[:3]
     found = tree_softmax(r, there, *arguments)
     assert torch.equal(found, tree_softmax(r, words, *arguments))
+
+
+def test_codes_are_copied_once_and_forgotten_with_the_codes(device):
+    r, words, codes, q, b, *_ = device.tensors(problem())
+    before, found = len(triton._copies), []
+    for _ in range(2):
+        tree_softmax(r, words, codes, q, b)
+        found += triton._copies[codes].values()
+    assert found[0] is found[1]
+    assert len(triton._copies) == before + 1
+    del codes
+    gc.collect()
+    assert len(triton._copies) == before
 
 
 def test_float64_is_left_to_others(device):

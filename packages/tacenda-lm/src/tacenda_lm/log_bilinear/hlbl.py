@@ -430,5 +430,5 @@ def train_hlbl(
     trainer = HLBLTrainer(settings, parameters, tree, text, valid, device)
     source = ArrayBatches(trainer.begins, batch_size=BATCH_PIECES, seed=settings.seed)
     with devices.out_of_memory(settings, _MEMORY_ADVICE):
-        history = train(trainer, source, fitting, identity={"tree": tuple(tree.codes)})
+        history = train(trainer, source, fitting, identity={"tree": tree.codes.arrays})
     return trainer.predictor(), history

@@ -94,7 +94,7 @@ class Tree:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the codes, for a saved model."""
-        return _Saved(*self.codes).to_arrays("tree.")
+        return _Saved(*self.codes.arrays).to_arrays("tree.")
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_words: int) -> Tree:

@@ -3,8 +3,8 @@
 The marks below are constraints of an annotation, as in ``Float[Array, "all width", in_place]``. Arrays are brought into
 C order, and lists become arrays. ``Float`` arguments are float32 or float64, all of one dtype and on one device;
 ``Int32`` and ``Int64`` ones are converted from other integers, and are arrays or tensors; offsets become int64 on the
-host. Numbers declared as ``float`` or ``int`` become these. Arguments may be named tuples of arrays and numbers. Any
-other difference from the declaration raises a KernelError.
+host. Numbers declared as ``float`` or ``int`` become these. Arguments may be named tuples of arrays and numbers, and
+objects of a dataclass. Any other difference from the declaration raises a KernelError.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import numbers
 import operator
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -139,7 +139,7 @@ class Declared:
         label = f"{self.name}: {path}"
         spec, absent = spec_of(hint)
         if spec is None:
-            if not isinstance(hint, type) or not (hint in _NUMBERS or hasattr(hint, "_fields")):
+            if not isinstance(hint, type) or not (hint in _NUMBERS or is_dataclass(hint)):
                 return None
             return Part(name, hint, optional, _make_class_check(label, hint), -1, at, field)
         spec = replace(spec, constraints=(*spec.constraints, *marks))

@@ -1,13 +1,13 @@
 """Operations of log-bilinear models on trees: probabilities of words as paths through binary trees, and their steps.
 
-Fast backends serve float32; float64 runs on the reference alone. On a CUDA device floating arrays and results are torch
-tensors there; the text is on the host. Operations are re-entrant and release the GIL, and no result depends on a number
-of threads.
+Fast backends serve float32; float64 runs on the reference alone. A CUDA device runs all operations but
+`tree_softmax_distribution`; floating arrays and results are torch tensors there, and the text is on the host.
+Operations are re-entrant and release the GIL, and no result depends on a number of threads.
 """
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,16 +38,8 @@ class NodeSums(NamedTuple):
 _NOTHING = np.iinfo(np.int64).min
 
 
-class _Fields(NamedTuple):
-    """The fields of `Codes`, which has a constructor of its own."""
-
-    word_codes: NDArray[np.int64]
-    code_steps: NDArray[np.int64]
-    nodes: NDArray[np.int32]
-    signs: NDArray[np.int8]
-
-
-class Codes(_Fields):
+@dataclass(frozen=True, eq=False, init=False)
+class Codes:
     """The codes of every word: paths from the root, as nodes and turns. Immutable, checked when made.
 
     Attributes
@@ -68,42 +60,45 @@ class Codes(_Fields):
         The arrays do not fit together.
     """
 
-    n_words: int
-    n_codes: int
+    word_codes: NDArray[np.int64]
+    code_steps: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    signs: NDArray[np.int8]
+    #: The four arrays above.
+    arrays: tuple[NDArray[Any], ...] = field(init=False, repr=False)
+    n_words: int = field(init=False)
+    n_codes: int = field(init=False)
     #: One more than the largest node in the codes; 0 without nodes.
-    n_nodes: int
+    n_nodes: int = field(init=False)
     #: The node of the first step of all codes; 0 without nodes.
-    root: int
-    #: The largest number of codes of a word, and of steps of all codes of a word.
-    most: tuple[int, int]
-    #: Copies of the arrays on devices, by device, which backends make.
-    copies: dict[Any, Any]
+    root: int = field(init=False)
+    #: The largest number of codes of a word, of steps of all codes of a word, and of steps of a code.
+    most: tuple[int, int, int] = field(init=False)
 
-    def __new__(
-        cls, word_codes: ArrayLike, code_steps: ArrayLike, nodes: ArrayLike, signs: ArrayLike
-    ) -> Self:
+    def __init__(
+        self, word_codes: ArrayLike, code_steps: ArrayLike, nodes: ArrayLike, signs: ArrayLike
+    ) -> None:
         """Check the arrays, and copy them, so that nobody can change them afterwards."""
-        fields = (word_codes, code_steps, nodes, signs)
-        kinds = (np.int64, np.int64, np.int32, np.int8)
-        arrays: list[Any] = []
-        for name, given, kind in zip(_Fields._fields, fields, kinds, strict=True):
+        given = {"word_codes": word_codes, "code_steps": code_steps, "nodes": nodes, "signs": signs}
+        arrays: dict[str, Any] = {}
+        for name, kind in zip(given, (np.int64, np.int64, np.int32, np.int8), strict=True):
             try:
-                array = np.asarray(given)
+                array = np.asarray(given[name])
             except (TypeError, ValueError) as error:  # lists of different lengths
                 raise KernelError(f"{name} must be integers in one dimension ({error})") from error
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise KernelError(
                     f"{name} must be integers in one dimension, not {array.dtype} {array.shape}"
                 )
-            arrays.append(array.astype(kind, order="C"))
-            if not (arrays[-1] == array).all():
+            arrays[name] = array.astype(kind, order="C")
+            if not (arrays[name] == array).all():
                 raise KernelError(f"{name} holds a number that {kind.__name__} cannot hold")
-            arrays[-1].flags.writeable = False
-        self = super().__new__(cls, *arrays)
-        self.n_words, self.n_codes = len(self.word_codes) - 1, len(self.code_steps) - 1
-        self.copies = {}
+            arrays[name].flags.writeable = False
+        # a frozen class has no other way to set its fields
+        vars(self).update(arrays, arrays=tuple(arrays.values()))
+        n_codes = len(self.code_steps) - 1
         check = partial(check_offsets, error=KernelError)
-        check(self.word_codes, self.n_codes, what="word_codes", strictly=True)
+        check(self.word_codes, n_codes, what="word_codes", strictly=True)
         check(self.code_steps, len(self.nodes), what="code_steps")
         if self.signs.shape != self.nodes.shape:
             raise KernelError(
@@ -113,20 +108,18 @@ class Codes(_Fields):
             raise KernelError(f"the codes name node {self.nodes.min()}; nodes count from 0")
         if not (np.abs(self.signs) == 1).all():
             raise KernelError("a sign is 1 for the left child or -1 for the right one")
-        self.n_nodes = int(self.nodes.max()) + 1 if len(self.nodes) else 0
-        self.root = int(self.nodes[0]) if len(self.nodes) else 0
-        codes, steps = np.diff(self.word_codes), np.diff(self.code_steps[self.word_codes])
-        self.most = int(codes.max(initial=0)), int(steps.max(initial=0))
-        return self
-
-    @classmethod
-    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # no Self in its type
-        """Check the arrays here too, for ``_replace``."""
-        return cls(*iterable)
+        borders = self.word_codes, self.code_steps[self.word_codes], self.code_steps
+        vars(self).update(
+            n_words=len(self.word_codes) - 1,
+            n_codes=n_codes,
+            n_nodes=int(self.nodes.max(initial=-1)) + 1,
+            root=int(self.nodes[0]) if len(self.nodes) else 0,
+            most=tuple(int(np.diff(each).max(initial=0)) for each in borders),
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the arrays alone: the copies on devices exist in this process only."""
-        return Codes, tuple(self)
+        """Copy and pickle the arrays alone, which are checked again."""
+        return Codes, self.arrays
 
     @cached_property
     def children(self) -> NDArray[np.int64]:

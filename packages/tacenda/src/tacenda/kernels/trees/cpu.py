@@ -2,7 +2,7 @@
 
     -log prod_i sigma(x_i) = sum_i max(-x_i, 0) + log prod_i (1 + exp(-|x_i|))
 
-The factors on the right lie between 1 and 2, so that their product in float64 overflows for no depth below a thousand.
+The factors on the right are between 1 and 2, so that their product in float64 is finite for codes of 1000 steps.
 The exponentials of all nodes of a word are one polynomial, computed in vectors (`decay`).
 """
 
@@ -18,7 +18,8 @@ from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.shared import EPSILON
 from tacenda.kernels.trees import Step
 
-_DECLINED = "only float32 is compiled"
+_DEEPEST = 1000  # steps of a code: the product of so many factors between 1 and 2 is finite
+_DECLINED = f"only float32 and codes of at most {_DEEPEST} steps are compiled"
 #: Of the first rows, those near the root, which are assumed to be in the cache.
 _CACHED_NUMBERS = 1 << 17
 #: Of a row; then the processor recognizes the sequence and fetches the rest itself.
@@ -291,15 +292,15 @@ def _descend(x, root, children, leaves, log_probs):
 
 
 def tree_softmax(vectors, words, codes, nodes):
-    if vectors.dtype != np.float32:
+    if vectors.dtype != np.float32 or codes.most[2] > _DEEPEST:
         raise UnsupportedShape(_DECLINED)
     log_probs = np.empty(len(words))
-    _fill_log_probs(vectors, words, tuple(codes), tuple(nodes), *codes.most, log_probs)
+    _fill_log_probs(vectors, words, codes.arrays, tuple(nodes), *codes.most[:2], log_probs)
     return log_probs
 
 
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
-    if vectors.dtype != np.float32:
+    if vectors.dtype != np.float32 or codes.most[2] > _DEEPEST:
         raise UnsupportedShape(_DECLINED)
     # the first step of each token among the steps of all tokens
     bounds = codes.code_steps[codes.word_codes]
@@ -307,10 +308,10 @@ def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     slopes, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
     d_r = np.empty_like(vectors)
     tokens, results = (vectors, words, starts, grad), (slopes, log_probs, d_r)
-    arguments = tokens, tuple(codes), tuple(nodes), *codes.most, results
+    arguments = tokens, codes.arrays, tuple(nodes), *codes.most[:2], results
     in_parts(_score_tokens, len(words), threads, *arguments)
     visited, begins, owners, places = _list_visits(
-        words, *codes[:3], len(nodes.vectors), len(slopes)
+        words, *codes.arrays[:3], len(nodes.vectors), len(slopes)
     )
     longest = int(np.diff(begins).max(initial=0))
     work = begins + _VISITS_PER_NODE * np.arange(len(begins))  # on all nodes before each

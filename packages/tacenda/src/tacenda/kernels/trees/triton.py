@@ -9,6 +9,7 @@ Memory besides the results: a number for each visit, and a row for each piece. W
 """
 
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import triton
@@ -18,7 +19,7 @@ from tacenda.array_ops import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.shared import EPSILON
-from tacenda.kernels.trees import Codes, Nodes, Step
+from tacenda.kernels.trees import Codes, Nodes, NodeSums, Step
 
 PIECE = 256
 """Visits of a node that are added up by one program."""
@@ -136,12 +137,16 @@ def _step_nodes(
     tl.store(b + node, bias - rate / (tl.sqrt(bias_so_far) + epsilon) * g_bias)
 
 
+#: The arrays of codes on devices, as long as the codes exist.
+_copies: WeakKeyDictionary[Codes, dict[torch.device, list[torch.Tensor]]] = WeakKeyDictionary()
+
+
 def _copy_codes(codes: Codes, device: torch.device) -> list[torch.Tensor]:
-    """Return the arrays of the codes on a device; the codes keep the copies for later calls."""
-    if device not in codes.copies:
-        codes.copies[device] = to_tensors(codes, device)
-    found: list[torch.Tensor] = codes.copies[device]
-    return found
+    """Return the arrays of the codes on a device, copied there at the first call."""
+    copies = _copies.setdefault(codes, {})
+    if device not in copies:
+        copies[device] = to_tensors(codes.arrays, device)
+    return copies[device]
 
 
 def _check(vectors: torch.Tensor, codes: Codes) -> None:
@@ -197,7 +202,7 @@ def _launch_tokens(
 
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     step, visits = _visit_nodes(vectors, words, codes, nodes, grad)
-    _step_visited(vectors, visits, nodes, (*sums, float(rate)))
+    _step_visited(vectors, visits, nodes, sums, rate)
     return step
 
 
@@ -231,10 +236,7 @@ def _visit_nodes(
 
 
 def _step_visited(
-    vectors: torch.Tensor,
-    visits: _Visits,
-    nodes: Nodes,
-    sums_and_rate: tuple[torch.Tensor, torch.Tensor, float],
+    vectors: torch.Tensor, visits: _Visits, nodes: Nodes, sums: NodeSums, rate: float
 ) -> None:
     """Take a step of AdaGrad on every visited node."""
     slopes, owners, order, visited, times = visits
@@ -256,6 +258,6 @@ def _step_visited(
             VISITS=_VISITS, WIDTH=columns, num_warps=4,
         )  # fmt: skip
         _step_nodes[(len(visited),)](
-            partial, of_bias, firsts, visited, *nodes, *sums_and_rate, EPSILON, width,
+            partial, of_bias, firsts, visited, *nodes, *sums, float(rate), EPSILON, width,
             WIDTH=tile(width, _MAX_WIDTH), num_warps=4,
         )  # fmt: skip

@@ -29,6 +29,7 @@ from tacenda import kernels, plugins
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
 from tacenda.kernels.machinery.arguments import in_place
+from tacenda.kernels.trees import Codes
 from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
 
 __all__ = ["SAMPLES", "check_backend"]
@@ -225,9 +226,11 @@ def _assert_same(first: Any, second: Any, message: str) -> None:
 
 
 def _arrays(result: Any) -> list[np.ndarray[Any, Any]]:
-    """Return all arrays of a result, in order, as numpy has them."""
+    """Return all arrays of a result or an argument, in order, as numpy has them."""
     if result is None:
         return []
+    if isinstance(result, Codes):
+        result = result.arrays
     if isinstance(result, list | tuple):
         return [array for part in result for array in _arrays(part)]
     if hasattr(result, "detach"):
