@@ -320,16 +320,16 @@ def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(
     one = write_file("one.txt", "one two three\n" * 100)
     two = write_file("two.txt", "four five\n" * 100)
     Corpus.from_text(one, cache=tmp_path / "c")
-    read = module._read_manifest
+    read = module.read_manifest
 
     def read_and_lose(folder):
         """Read the manifest, after which another job commits its own."""
         found = read(folder)
-        monkeypatch.setattr(module, "_read_manifest", read)
+        monkeypatch.setattr(module, "read_manifest", read)
         Corpus.from_text(two, cache=tmp_path / "c")
         return found
 
-    monkeypatch.setattr(module, "_read_manifest", read_and_lose)
+    monkeypatch.setattr(module, "read_manifest", read_and_lose)
     with pytest.warns(TacendaWarning, match="building it again"):
         found = Corpus.from_text(one, cache=tmp_path / "c")
     assert set(found.vocabulary.words) >= {"one", "two", "three"}

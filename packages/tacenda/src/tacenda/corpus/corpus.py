@@ -1,21 +1,15 @@
-"""`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped.
-
-A corpus in a folder consists of ``.npy`` arrays in a sub-folder and the manifest ``corpus.json``, which names the
-sub-folder and is written last. A killed build therefore leaves the previous corpus intact, and a sub-folder that the
-next build removes.
-"""
+"""`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped."""
 
 import hashlib
 import json
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import nullcontext
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
+from typing import Any, Final, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +20,17 @@ from tacenda.corpus.doubts import collect_first_lines
 from tacenda.corpus.lines import Lines, field_of, open_text, text_blocks
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.corpus.split_words import SplitWordCounter
-from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages, load_array, writing
+from tacenda.corpus.storage import (
+    MANIFEST,
+    PASS_ITEMS,
+    GrowingArray,
+    Manifest,
+    forget_pages,
+    load_array,
+    new_data,
+    read_manifest,
+    writing,
+)
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
@@ -35,10 +39,6 @@ from tacenda.tokenizers import SPLIT_AT_SPACES, Tokenizer
 from tacenda.vocabulary import Vocabulary, no_vocabulary
 from tacenda.word_classes import CLASSES
 
-_MANIFEST: Final = "corpus.json"
-_FORMAT: Final = "tacenda-corpus"
-_VERSION: Final = 1
-_PREFIX: Final = "build-"  # of the sub-folders
 _SPLIT_WORDS: Final = "split_words.json"
 _BUILD_VERSION = 2  # raise it when the code makes another corpus of the same sources and settings
 
@@ -242,9 +242,9 @@ class Corpus:
     ) -> Self:
         """Build a corpus, or open the one in the cache if it has the same fingerprint."""
         folder = None if cache is None else reading.path_of(cache, CorpusError)
-        if folder is not None and (folder / _MANIFEST).exists():
+        if folder is not None and (folder / MANIFEST).exists():
             # raises for foreign, unreadable and later manifests, so that their folders are not overwritten
-            manifest = _read_manifest(folder)
+            manifest = read_manifest(folder)
             if fingerprint is not None and fingerprint == manifest.fingerprint:
                 try:
                     found = cls._open(folder, manifest)
@@ -253,11 +253,11 @@ class Corpus:
                     return found
                 except CorpusError as error:
                     warn(f"{error}: building it again now")
-        with nullcontext() if folder is None else _new_data(folder) as data:
+        with nullcontext() if folder is None else new_data(folder) as data:
             text = word_ids.assemble(coded, types, data, selection, origin, first_lines)
             if counter is not None:
                 text.vocabulary.split_words = counter.counts(text.vocabulary.normalization)
-            corpus = cls(*text, origin)
+            corpus = cls(*text)
             if data is not None:
                 corpus._commit(data, fingerprint)
         return corpus
@@ -266,10 +266,10 @@ class Corpus:
     def open(cls, folder: Folder) -> Self:
         """Open a corpus stored with ``cache=folder``. Raises CorpusError if it is missing or damaged."""
         folder = reading.path_of(folder, CorpusError)
-        return cls._open(folder, _read_manifest(folder))
+        return cls._open(folder, read_manifest(folder))
 
     @classmethod
-    def _open(cls, folder: Path, manifest: "_Manifest") -> Self:
+    def _open(cls, folder: Path, manifest: Manifest) -> Self:
         """Open the corpus that a manifest describes, which may have been replaced in the folder since."""
         sizes: dict[str, tuple[type[np.generic], int]] = {
             "ids": (np.int32, manifest.n_tokens),
@@ -299,7 +299,7 @@ class Corpus:
     def _commit(self, data: Path, fingerprint: str | None) -> None:
         """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""
         arrays = self.vocabulary.arrays()
-        manifest = _Manifest(
+        manifest = Manifest(
             data=data.name,
             n_tokens=self.n_tokens,
             n_sentences=self.n_sentences,
@@ -317,7 +317,7 @@ class Corpus:
                 (data / _SPLIT_WORDS).write_text(words, encoding="utf-8")
             store.sync(data)
             text = json.dumps(vars(manifest), indent=1)
-            store.write_file(data.parent / _MANIFEST, text.encode("utf-8"))
+            store.write_file(data.parent / MANIFEST, text.encode("utf-8"))
 
     def refuse_marks(self) -> None:
         """Raise CorpusError, which names the sentence, if ``<s>`` or ``</s>`` is a token of the text."""
@@ -473,100 +473,6 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({self.n_tokens:,} tokens, {self.n_sentences:,} sentences, {len(self.vocabulary):,} types)"
-
-
-# ---- a corpus in a folder ----
-
-
-@dataclass(frozen=True)
-class _Manifest:
-    """The content of ``corpus.json``."""
-
-    data: str  # the sub-folder of the arrays
-    n_tokens: int
-    n_sentences: int
-    n_types: int
-    n_text_bytes: int
-    vocabulary: dict[str, Any]  # Vocabulary.config_dict()
-    origin: dict[str, Any]  # Corpus.origin
-    fingerprint: str | None  # of sources and settings; None where they cannot be compared
-    format: str = _FORMAT
-    version: int = _VERSION
-
-
-def _read_manifest(folder: Path) -> _Manifest:
-    """Read the manifest of a corpus folder; CorpusError if there is none that this release reads."""
-    path = folder / _MANIFEST
-    if not path.is_file():
-        raise CorpusError(
-            f"{folder} holds no corpus ({_MANIFEST} is missing); give a folder that was the cache= of Corpus.from_text"
-        )
-    try:
-        entries = reading.read_json(path)
-    except (ValueError, OSError) as error:
-        raise CorpusError(
-            f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
-        ) from error
-    if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
-        raise CorpusError(
-            f"{path} does not describe a corpus; give a folder made by Corpus.from_text"
-        )
-    if entries.get("version") != _VERSION:
-        raise CorpusError(
-            f"{path} has format version {entries.get('version')!r}, this release reads {_VERSION}; "
-            "update tacenda, or build the corpus in another folder"
-        )
-    hints = get_type_hints(_Manifest)
-    for name, hint in hints.items():
-        kind = str if name == "fingerprint" else get_origin(hint) or hint
-        value = entries.get(name, ...)
-        sound = type(value) is kind or (name == "fingerprint" and value is None)
-        if not sound or (kind is int and value < 0):
-            raise CorpusError(
-                f"{path} is damaged at {name!r}; remove {folder} and build the corpus again"
-            )
-    manifest = _Manifest(**{name: entries[name] for name in hints})
-    # only a plain name: a path could lead out of the corpus's folder
-    if not manifest.data.startswith(_PREFIX) or set(manifest.data) & set("/\\:\0"):
-        raise CorpusError(
-            f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
-        )
-    return manifest
-
-
-@contextmanager
-def _new_data(folder: Path) -> Iterator[Path]:
-    """Yield a new sub-folder for the arrays of a corpus; it is removed at the end unless the manifest names it.
-
-    Raises CorpusError if the folder is a file or holds files other than those of a corpus.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise CorpusError(f"the cache {folder} is a file; give a folder")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        names = sorted(path.name for path in folder.iterdir())
-    foreign = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
-    if foreign:
-        raise CorpusError(
-            f"the cache folder {folder} holds other files, such as {foreign[0]!r}; give a new or empty folder"
-        )
-    try:
-        with ExitStack() as stack:
-            with writing(folder):
-                _sweep(folder)
-                data = stack.enter_context(store.new_folder(folder, _PREFIX))
-            yield data
-    finally:
-        with writing(folder):
-            _sweep(folder)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the sub-folders that the manifest does not name, except those of builds that are still running."""
-    keep = {_MANIFEST}
-    with suppress(CorpusError):
-        keep.add(_read_manifest(folder).data)
-    store.sweep(folder, keep, lambda name: name.startswith(_PREFIX))
 
 
 def _fingerprint(

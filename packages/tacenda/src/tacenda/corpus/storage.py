@@ -1,13 +1,20 @@
-"""Arrays that grow by appending, in memory while they are small and in files when they are large."""
+"""Storage of corpora: arrays that grow in memory or in files, and the folder of a corpus.
+
+A corpus in a folder consists of ``.npy`` arrays in a sub-folder and the manifest ``corpus.json``, which names the
+sub-folder and is written last. A killed build therefore leaves the previous corpus intact, and a sub-folder that the
+next build removes.
+"""
 
 import io
 import mmap
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,6 +29,11 @@ PASS_ITEMS = 1 << 22
 """How many values a pass over a stored array holds in memory."""
 
 _HEADER_BYTES: Final = 128
+
+MANIFEST: Final = "corpus.json"
+_FORMAT: Final = "tacenda-corpus"
+_VERSION: Final = 1
+_PREFIX: Final = "build-"  # of the sub-folders
 
 #: Raises CorpusError for an OSError while a file is written, or a folder is listed.
 writing = partial(
@@ -73,13 +85,13 @@ class GrowingArray:
             self._file.flush()  # so that a full disk is found here, not where the file is read
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the values so far in order, ``PASS_ITEMS`` at a time. Take all of them before you append more."""
-        size = self._dtype.itemsize
-        for start in range(0, self.size, PASS_ITEMS):
+        """Yield the values so far in order, ``PASS_ITEMS`` at a time."""
+        n, size = self.size, self._dtype.itemsize
+        for start in range(0, n, PASS_ITEMS):
             self._file.seek(self._begin + start * size)
-            data = self._file.read(min(PASS_ITEMS, self.size - start) * size)
+            data = self._file.read(min(PASS_ITEMS, n - start) * size)
+            self._file.seek(0, os.SEEK_END)  # where the next value is appended
             yield np.frombuffer(data, dtype=self._dtype)
-        self._file.seek(self._begin + self.size * size)
 
     def finish(self, table: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the whole array; a read-only memory map if it is in a file.
@@ -143,3 +155,97 @@ def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -
             f"({size},) is expected; build the corpus again"
         )
     return array
+
+
+# ---- the folder of a corpus ----
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of ``corpus.json``."""
+
+    data: str  # the sub-folder of the arrays
+    n_tokens: int
+    n_sentences: int
+    n_types: int
+    n_text_bytes: int
+    vocabulary: dict[str, Any]  # Vocabulary.config_dict()
+    origin: dict[str, Any]  # Corpus.origin
+    fingerprint: str | None  # of sources and settings; None where they cannot be compared
+    format: str = _FORMAT
+    version: int = _VERSION
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a corpus folder; CorpusError if there is none that this release reads."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CorpusError(
+            f"{folder} holds no corpus ({MANIFEST} is missing); give a folder that was the cache= of Corpus.from_text"
+        )
+    try:
+        entries = reading.read_json(path)
+    except (ValueError, OSError) as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
+        ) from error
+    if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
+        raise CorpusError(
+            f"{path} does not describe a corpus; give a folder made by Corpus.from_text"
+        )
+    if entries.get("version") != _VERSION:
+        raise CorpusError(
+            f"{path} has format version {entries.get('version')!r}, this release reads {_VERSION}; "
+            "update tacenda, or build the corpus in another folder"
+        )
+    hints = get_type_hints(Manifest)
+    for name, hint in hints.items():
+        kind = str if name == "fingerprint" else get_origin(hint) or hint
+        value = entries.get(name, ...)
+        sound = type(value) is kind or (name == "fingerprint" and value is None)
+        if not sound or (kind is int and value < 0):
+            raise CorpusError(
+                f"{path} is damaged at {name!r}; remove {folder} and build the corpus again"
+            )
+    manifest = Manifest(**{name: entries[name] for name in hints})
+    # only a plain name: a path could lead out of the corpus's folder
+    if not manifest.data.startswith(_PREFIX) or set(manifest.data) & set("/\\:\0"):
+        raise CorpusError(
+            f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
+        )
+    return manifest
+
+
+@contextmanager
+def new_data(folder: Path) -> Iterator[Path]:
+    """Yield a new sub-folder for the arrays of a corpus; it is removed at the end unless the manifest names it.
+
+    Raises CorpusError if the folder is a file or holds files other than those of a corpus.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CorpusError(f"the cache {folder} is a file; give a folder")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(path.name for path in folder.iterdir())
+    foreign = [name for name in names if name != MANIFEST and not name.startswith((_PREFIX, "."))]
+    if foreign:
+        raise CorpusError(
+            f"the cache folder {folder} holds other files, such as {foreign[0]!r}; give a new or empty folder"
+        )
+    try:
+        with ExitStack() as stack:
+            with writing(folder):
+                _sweep(folder)
+                data = stack.enter_context(store.new_folder(folder, _PREFIX))
+            yield data
+    finally:
+        with writing(folder):
+            _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the sub-folders that the manifest does not name, except those of builds that are still running."""
+    keep = {MANIFEST}
+    with suppress(CorpusError):
+        keep.add(read_manifest(folder).data)
+    store.sweep(folder, keep, lambda name: name.startswith(_PREFIX))

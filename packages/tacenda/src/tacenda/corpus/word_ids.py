@@ -184,6 +184,7 @@ class EncodedText(NamedTuple):
     ids: NDArray[np.int32]  # (tokens,)
     offsets: NDArray[np.int64]  # (sentences + 1,)
     vocabulary: Vocabulary
+    origin: dict[str, Any]  # of the corpus
 
 
 def assemble(
@@ -196,9 +197,9 @@ def assemble(
 ) -> EncodedText:
     """Join encoded blocks, choose the vocabulary, and replace the provisional ids in ``types`` by final ones.
 
-    ``folder`` is for the arrays, if they are to be kept, and ``origin`` is that of the corpus, to which the count of a
-    written ``<unk>`` is added. Warns if the text looks like no sentences of words: `tacenda.corpus.doubts` examines the
-    first lines and the counts. Raises CorpusError if the text has no tokens, or the arrays cannot be written.
+    ``folder`` is for the arrays, if they are to be kept. The result has the given ``origin`` and the count of a written
+    ``<unk>``. Warns if the text looks like no sentences of words: `tacenda.corpus.doubts` examines the first lines and
+    the counts. Raises CorpusError if the text has no tokens, or the arrays cannot be written.
     """
     ids = GrowingArray(np.int32, folder and folder / "ids.npy")
     offsets = GrowingArray(np.int64, folder and folder / "offsets.npy")
@@ -226,9 +227,9 @@ def assemble(
         neighbors = count_neighbors((table[block] for block in ids.blocks()), starts, vocabulary)
         vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
     if UNKNOWN in counts:
-        origin["written_unknown"] = counts[UNKNOWN]
+        origin = origin | {"written_unknown": counts[UNKNOWN]}
     final_ids = ids.finish(vocabulary.encode(types, remember=False))
-    return EncodedText(final_ids, offsets.finish(), vocabulary)
+    return EncodedText(final_ids, offsets.finish(), vocabulary, origin)
 
 
 def no_tokens_error(description: str) -> CorpusError:
