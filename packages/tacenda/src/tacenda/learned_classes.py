@@ -95,19 +95,19 @@ def merge_classes(vocabulary: Vocabulary, neighbors: Ints, min_count: int) -> Vo
 
 
 def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> set[str]:
-    """Return the names of the classes that stay."""
-    places = {name: i for i, name in enumerate(names)}
-    # each class, then the coarser ones that it could be part of; its shape last, repeated to equal length
-    paths = [[places[each] for each in learned_names(name)] for name in names]
-    paths = [path + path[-1:] * (SUFFIX_LETTERS + 1 - len(path)) for path in paths]
-    chains = np.array(paths)
-    # the counts of a class include the finer ones that are not chosen yet
-    joint, tokens, n = neighbors.astype(np.float64), counts.copy(), len(names)
-    for i in reversed(range(n)):
-        if (coarser := chains[i, 1]) != i:
-            joint[coarser] += joint[i]
-            tokens[coarser] += tokens[i]
-    holder = chains[:, -1] if n else np.zeros(0, np.int64)  # the chosen class that has its words
+    """Return the names of the classes that stay: shapes, and suffixes worth splitting off them, none of them rare."""
+    n, places = len(names), {name: i for i, name in enumerate(names)}
+    # of each class, itself and the coarser ones that it could be part of; its shape is last and repeated
+    paths = np.empty((n, SUFFIX_LETTERS + 1), np.int64)
+    # occurrences and neighbors of the words that a class would have: also those of finer classes, unless chosen
+    tokens, joint = np.zeros_like(counts), np.zeros(neighbors.shape)
+    for i, name in enumerate(names):
+        path = [places[each] for each in learned_names(name)]
+        paths[i] = path + path[-1:] * (SUFFIX_LETTERS + 1 - len(path))
+        for each in path:
+            tokens[each] += counts[i]
+            joint[each] += neighbors[i]
+    holder = paths[:, -1]  # the chosen class that has the words of each class: at first its shape
     chosen = holder == np.arange(n)
     gain, outdated = np.full(n, -np.inf), ~chosen
     while np.count_nonzero(chosen) < min(N_CLASSES, n):
@@ -119,17 +119,18 @@ def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> 
         best = int(np.argmax(gain))
         if not gain[best] > 0:
             break
-        chosen[best], former_holder = True, holder[best]
-        # its words leave its former holder, and all classes between the two
-        coarser = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former_holder))]
-        joint[coarser] -= joint[best]
-        tokens[coarser] -= tokens[best]
-        holder = np.where((holder == former_holder) & (chains == best).any(axis=1), best, holder)
-        outdated = (holder == best) | (holder == former_holder)
+        chosen[best], former = True, holder[best]
+        for coarser in paths[best, 1:]:  # which lose its words
+            tokens[coarser] -= tokens[best]
+            joint[coarser] -= joint[best]
+            if coarser == former:
+                break
+        holder = np.where((holder == former) & (paths == best).any(axis=1), best, holder)
+        outdated = (holder == best) | (holder == former)
     for i in reversed(np.flatnonzero(chosen)):  # merge classes that were left with too few words
         if tokens[i] < min_count:
             chosen[i] = False
-            tokens[next((j for j in chains[i] if chosen[j]), i)] += tokens[i]
+            tokens[next((j for j in paths[i] if chosen[j]), i)] += tokens[i]
     return {names[i] for i in np.flatnonzero(chosen)}
 
 

@@ -3,9 +3,9 @@
 A string is normalized and has the id of its type, else of its class, else of ``<unk>``. Ids are in the order of
 frequency, the most frequent type first; ties are in the order of code points. Two types always exist: the boundary
 ``</s>``, whose count is the number of sentences, and ``<unk>``, which represents every word that is not a type. With
-``oov="learned"``, such a word has the id of a class of its shape and suffix if the class is a type; those are that are
-most informative in this text (see `tacenda.learned_classes`). With ``oov="classes"``, the suffixes are English (see
-`tacenda.word_classes`).
+``oov="learned"``, such a word has the id of a class of its shape and suffix if the class is a type: the classes that
+are most informative in this text are (see `tacenda.learned_classes`). With ``oov="classes"``, the suffixes are English
+(see `tacenda.word_classes`).
 """
 
 import hashlib
@@ -225,9 +225,7 @@ class Vocabulary:
                 f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
                 'text) or "classes" (shapes, and English suffixes)'
             )
-        if not isinstance(normalization, Normalization | None):
-            raise _no_normalization(normalization)
-        changes = vars(normalization or Normalization())
+        changes = vars(_check_normalization(normalization))
         for name, value in changes.items():
             if not isinstance(value, bool | np.bool_):
                 raise CorpusError(f"{name} is {value!r:.40}; it must be True or False")
@@ -304,15 +302,13 @@ class Vocabulary:
         for kind in {*map(type, counts.values()), type(n_sentences)}:
             if not issubclass(kind, Integral):
                 raise CorpusError(f"a count is a {kind.__name__}; counts must be whole numbers")
-        if not isinstance(normalization, Normalization | None):
-            raise _no_normalization(normalization)
-        normalization = normalization or Normalization()
+        normalization = _check_normalization(normalization)
         # reserved names are not normalized; a word whose normalized form is reserved counts as the reserved name
-        spelled = list(counts)
+        words = list(counts)
         if normalization != Normalization():
-            spelled = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
+            words = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
         proper: Counter[str] = Counter()
-        for word, count in zip(spelled, counts.values(), strict=True):
+        for word, count in zip(words, counts.values(), strict=True):
             proper[word] += count
         special = Counter({word: n for word, n in proper.items() if _is_reserved(word, oov)})
         for name in special:
@@ -338,9 +334,7 @@ class Vocabulary:
         Repeated words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero. Raises
         CorpusError for one string instead of words, and for a word that is not a string.
         """
-        if not isinstance(normalization, Normalization | None):
-            raise _no_normalization(normalization)
-        normalization = normalization or Normalization()
+        normalization = _check_normalization(normalization)
         special = (BOUNDARY, UNKNOWN)
         words = token_list(words)
         _require_strings(words)
@@ -529,8 +523,10 @@ def no_vocabulary(given: object) -> CorpusError:
     return CorpusError(f"vocabulary is a {what}; give a Vocabulary, such as that of a corpus")
 
 
-def _no_normalization(given: object) -> CorpusError:
-    return CorpusError(f"normalization is {given!r:.40}; give a Normalization, or None")
+def _check_normalization(given: Normalization | None) -> Normalization:
+    if not isinstance(given, Normalization | None):
+        raise CorpusError(f"normalization is {given!r:.40}; give a Normalization, or None")
+    return given or Normalization()
 
 
 def _with_digits(word: str, normalization: Normalization) -> str:

@@ -136,9 +136,18 @@ def doubt_tokens(
     if tokenizer is None or n_tokens < _MIN_TOKENS / 5:
         return None
     non_ascii = {word: n for word, n in counts.items() if not word.isascii()}
-    doubt = _doubt_script(non_ascii, n_tokens)
-    if doubt is not None or n_tokens < _MIN_TOKENS:
-        return doubt
+    for language, max_length, script in _WITHOUT_SPACES:
+        found = {word: n for word, n in non_ascii.items() if script.search(word)}
+        n_found = sum(found.values())
+        length = sum(len(word) * n for word, n in found.items())
+        if n_found > 0.05 * n_tokens and length > max_length * n_found:
+            advice = f'tokenizer="spacy:{language}" splits them' if language else "split them first"
+            return (
+                f"{n_found / n_tokens:.0%} of the tokens are in a script that is written without spaces between words, "
+                f"and have {length / n_found:.0f} characters on average, such as {_quote_first(found)}: {advice}"
+            )
+    if n_tokens < _MIN_TOKENS:
+        return None
     line_length = n_tokens / n_sentences
     if line_length < 1.5:
         return (
@@ -180,21 +189,6 @@ def doubt_tokens(
         f"the tokenizer cuts the mark <unk>, which is written about {n_cut:,} times, into words: the text is "
         'tokenized already, and tokenizer="whitespace" reads it as it is'
     )
-
-
-def _doubt_script(non_ascii: Mapping[str, int], n_tokens: int) -> str | None:
-    """Return a warning if many tokens are too long for words of a script without spaces, and None otherwise."""
-    for language, max_length, script in _WITHOUT_SPACES:
-        found = {word: n for word, n in non_ascii.items() if script.search(word)}
-        n_found = sum(found.values())
-        length = sum(len(word) * n for word, n in found.items())
-        if n_found > 0.05 * n_tokens and length > max_length * n_found:
-            advice = f'tokenizer="spacy:{language}" splits them' if language else "split them first"
-            return (
-                f"{n_found / n_tokens:.0%} of the tokens are in a script that is written without spaces between words, "
-                f"and have {length / n_found:.0f} characters on average, such as {_quote_first(found)}: {advice}"
-            )
-    return None
 
 
 def find_columns(first_lines: Sequence[str]) -> str | None:
