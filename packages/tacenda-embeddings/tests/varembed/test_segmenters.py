@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.packed_strings import pack_words
 from tacenda.testing.models import STRANGE
 from tacenda_embeddings.varembed.segmenters import (
     BEGIN,
@@ -82,7 +83,7 @@ def test_of_equal_segmentations_the_last_piece_is_the_longer_one():
 
 
 def test_letters_that_no_piece_covers_become_one_unknown_piece():
-    lexicon = MorfessorSegmenter(["a", "b", "ab"], [-2.0, -2.0, -3.0])
+    lexicon = MorfessorSegmenter(*pack_words(["a", "b", "ab"]), np.array([-2.0, -2.0, -3.0]))
     assert lexicon.segment(["abxyzab"])[0] == ("ab", "xyz", "ab")
     assert lexicon.segment(["xyz"])[0] == ("xyz",)
     assert lexicon.segment([""])[0] == ()
@@ -138,7 +139,7 @@ def test_any_string_can_be_segmented(segmenter, word):
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_words_can_be_learned_from(name):
     segmenter = learn(name, [word for word in STRANGE_WORDS if word], 20)
-    again = SEGMENTERS[name].from_arrays(segmenter.arrays())
+    again = SEGMENTERS[name].from_arrays(segmenter.to_arrays())
     for word in STRANGE_WORDS:
         assert again.segment([word])[0] == segmenter.segment([word])[0]
 
@@ -149,13 +150,13 @@ def test_no_words_give_an_empty_inventory(name):
 
 
 def test_arrays_bring_it_back(segmenter):
-    again = SEGMENTERS[segmenter.name].from_arrays(segmenter.arrays())
+    again = SEGMENTERS[segmenter.name].from_arrays(segmenter.to_arrays())
     for word in (*WORDS, "rewalked", "zzz"):
         assert again.segment([word])[0] == segmenter.segment([word])[0]
 
 
 def test_damaged_pieces_are_refused():
-    arrays = learn("unigram", WORDS, 40).arrays()
+    arrays = learn("unigram", WORDS, 40).to_arrays()
     offsets = arrays["segmenter.pieces.offsets"].copy()
     offsets[1] = offsets[2] + 1
     with pytest.raises(ArtifactError, match="damaged"):

@@ -255,9 +255,6 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     # -- artifact ----------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return super().arrays() | self.inventory.segmenter.arrays()
-
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         settings, known = self.settings, self._sizes()
         known["segmenter"] = SEGMENTERS[settings.segmenter].from_arrays(arrays)
@@ -372,8 +369,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return the entropy of every dimension of the words in bits (words, width), float32, from 0 to 1.
 
-        It is that of the posterior Bernoulli variables; for unseen words, and with ``prior`` for all words, that of the
-        prior. Raises NotFittedError.
+        Their distribution is the posterior; for unseen words, and with ``prior`` for all words, it is the prior. Raises
+        NotFittedError.
         """
         return np.asarray(entropy(self.vectors(words, prior=prior, output="logits")), np.float32)
 

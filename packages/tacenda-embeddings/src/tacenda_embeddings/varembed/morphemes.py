@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
 from tacenda.packed_strings import pack_words, unpack_words
 from tacenda.vocabulary import Normalization, Vocabulary, not_a_string
-from tacenda_embeddings.varembed.segmenters import SEGMENTERS, Pieces, Segmenter
+from tacenda_embeddings.varembed.segmenters import SEGMENTERS, AnySegmenter, Pieces
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,7 +37,8 @@ class Inventory(Arrays):
     """
 
     vocabulary: Vocabulary
-    segmenter: Segmenter  # which is saved by itself
+    # of a class that the options name, so that `from_arrays` is given it
+    segmenter: Annotated[AnySegmenter, named("")]
     base: bool  # whether every word has the first morpheme
     name_text: UInt8[Array, "bytes", named("morphemes.names.text")]
     name_offsets: Offsets[Array, "morphemes bytes", named("morphemes.names.offsets")]

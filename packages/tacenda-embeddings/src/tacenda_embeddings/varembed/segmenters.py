@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar, Self
 
@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from tacenda.arrays import Array, Float64, take
+from tacenda.arrays import Array, Arrays, Float64, Offsets, UInt8, named
 from tacenda.errors import ArtifactError, importing
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_names, unpack_names
+from tacenda.packed_strings import pack_words, unpack_words
 from tacenda.progress import track
 
 Pieces = tuple[str, ...]
@@ -51,28 +51,47 @@ NGRAM_LENGTHS = (3, 4, 5, 6)
 FINISH_THRESHOLD = 0.005  # Morfessor's default: it stops at a smaller relative gain of an epoch
 
 
-class Segmenter:
-    """Distinct non-empty pieces, which segment words; immutable.
-
-    Pieces that do not overlap have natural log-probabilities, by which they compete for the letters of a word.
-    """
+class Segmenter(Arrays):
+    """Distinct non-empty pieces, which segment words; immutable."""
 
     name: ClassVar[str]
     #: Whether the pieces of a word overlap, as n-grams do; otherwise each letter belongs to one piece.
     overlaps: ClassVar[bool] = False
-    #: A letter before every word, so that pieces that begin a word are pieces of their own.
-    begin: ClassVar[str] = ""
 
-    def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
-        self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
+    text: UInt8[Array, "bytes", named("segmenter.pieces.text")]
+    offsets: Offsets[Array, "pieces bytes", named("segmenter.pieces.offsets")]
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> tuple[Self, list[Pieces]]:
         """Learn pieces from distinct non-empty words, each counted once.
 
-        Returns the segmenter, and the pieces of these words, which may be better than those of `segment`.
+        ``n_morphemes`` is the number of pieces to keep, unless the segmenter finds their number itself. Returns the
+        segmenter, and the pieces of these words, which may be better than those of `segment`.
         """
         raise NotImplementedError
+
+    def segment(self, words: Iterable[str]) -> list[Pieces]:
+        """Return the pieces of any strings; the empty string has none."""
+        raise NotImplementedError
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The pieces, each once."""
+        return tuple(unpack_words(self.text, self.offsets, "segmenter.pieces"))
+
+    def check_saved(self) -> None:
+        """Raise ArtifactError if a piece is empty or occurs twice."""
+        if "" in self.pieces or len(set(self.pieces)) != len(self.pieces):
+            raise ArtifactError("a piece of the segmenter is empty or occurs twice: it is damaged")
+
+
+class Lexicon(Segmenter):
+    """Pieces with natural log-probabilities, by which they compete for the letters of a word."""
+
+    #: A letter before every word, so that pieces that begin a word are pieces of their own.
+    begin: ClassVar[str] = ""
+
+    log_probs: Float64[Array, "pieces", named("segmenter.log_probs")]
 
     def segment(self, words: Iterable[str]) -> list[Pieces]:
         """Return the most probable pieces of any strings; the empty string has none.
@@ -88,23 +107,6 @@ class Segmenter:
     @cached_property
     def _trie(self) -> Trie:
         return build_trie(self.pieces, self.log_probs)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
-        names = pack_names("segmenter.pieces", self.pieces)
-        return names if self.overlaps else {**names, "segmenter.log_probs": self.log_probs}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild a segmenter from its `arrays`. Raises ArtifactError."""
-        pieces = unpack_names("segmenter.pieces", arrays)
-        log_probs = np.zeros(len(pieces))
-        if not cls.overlaps:
-            declared = Float64[Array, "pieces"]
-            log_probs = take(arrays, "segmenter.log_probs", declared, {"pieces": len(pieces)})
-        if "" in pieces or len(set(pieces)) != len(pieces):
-            raise ArtifactError("a piece of the segmenter is empty or occurs twice: it is damaged")
-        return cls(pieces, log_probs.tolist())
 
 
 def _limit(pieces: Pieces) -> Pieces:
@@ -174,10 +176,7 @@ def find_best_pieces(
 
 
 class NGramSegmenter(Segmenter):
-    """The n-grams of 3 to 6 letters, ends marked, that at least three words have (Bojanowski et al. 2017).
-
-    Their number follows from the words; they overlap, and have no probabilities.
-    """
+    """The n-grams of 3 to 6 letters, ends marked, that at least three words have (Bojanowski et al. 2017)."""
 
     name = "ngrams"
     overlaps = True
@@ -189,7 +188,7 @@ class NGramSegmenter(Segmenter):
             # a dict and not a set, whose order depends on the hashes of strings
             counts.update(dict.fromkeys(_list_ngrams(word), 1))
         ngrams = [ngram for ngram, count in counts.items() if count >= MIN_TYPES]
-        segmenter = cls(ngrams, [0.0] * len(ngrams))
+        segmenter = cls(*pack_words(ngrams))
         return segmenter, segmenter.segment(track(words, "segmenting", unit=" words"))
 
     @cached_property
@@ -211,7 +210,7 @@ def _list_ngrams(word: str) -> list[str]:
 # -- Morfessor -----------------------------------------------------------------------------------------
 
 
-class MorfessorSegmenter(Segmenter):
+class MorfessorSegmenter(Lexicon):
     """The morphs of Morfessor Baseline (Creutz and Lagus 2002; Virpioja et al. 2013), and their frequencies.
 
     Only training needs the package ``morfessor``. The segmentations of the words that it was trained on are in the
@@ -232,7 +231,8 @@ class MorfessorSegmenter(Segmenter):
         counts = Counter(piece for pieces in segmented.values() for piece in pieces)
         total = max(sum(counts.values()), 1)
         pieces = sorted(counts)
-        segmenter = cls(pieces, [math.log(counts[piece] / total) for piece in pieces])
+        log_probs = np.array([math.log(counts[piece] / total) for piece in pieces])
+        segmenter = cls(*pack_words(pieces), log_probs)
         return segmenter, [_limit(segmented[word]) for word in short]
 
 
@@ -258,7 +258,7 @@ def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, Pieces]:
 # -- unigram pieces ------------------------------------------------------------------------------------
 
 
-class UnigramSegmenter(Segmenter):
+class UnigramSegmenter(Lexicon):
     """Pieces and their probabilities by EM and pruning (Kudo 2018, section 3.2).
 
     The pieces of a word are drawn independently. Training starts from every substring that several words share. EM
@@ -277,7 +277,7 @@ class UnigramSegmenter(Segmenter):
         lattice = build_lattice(marked, pieces, MAX_PIECE_LETTERS)
         log_probs = _fit_pieces(lattice, pieces, is_letter, n_morphemes)
         kept = np.flatnonzero(np.isfinite(log_probs)).tolist()
-        segmenter = cls([pieces[i] for i in kept], log_probs[kept].tolist())
+        segmenter = cls(*pack_words([pieces[i] for i in kept]), log_probs[kept])
         return segmenter, segmenter.segment(track(words, "segmenting", unit=" words"))
 
 
@@ -397,8 +397,10 @@ def _add_expected_counts(total: _Floats, table: _Table, log_probs: _Floats) -> N
         total += np.bincount(table[end - 1, :m].ravel(), posterior, minlength=len(total))
 
 
+AnySegmenter = UnigramSegmenter | MorfessorSegmenter | NGramSegmenter
+
 #: The segmenters by the name that the option ``segmenter`` has.
-SEGMENTERS: dict[str, type[Segmenter]] = {
+SEGMENTERS: dict[str, type[AnySegmenter]] = {
     segmenter.name: segmenter
     for segmenter in (UnigramSegmenter, MorfessorSegmenter, NGramSegmenter)
 }
