@@ -88,7 +88,7 @@ class EM:
     ) -> Parameters:
         """Run iterations of EM, and return the new parameters."""
         for _ in range(iterations):
-            statistics = self._expect(parameters, moments, stage, with_observation=True)
+            statistics = self._run_e_step(parameters, moments, stage, with_observation=True)
             parameters = run_m_step(statistics, parameters, moments.mean)
         return parameters
 
@@ -98,7 +98,7 @@ class EM:
         Raises LinAlgError if the system is not stable.
         """
         parameters = self.iterate(parameters, moments, iterations, "full")
-        statistics = self._expect(parameters, moments, "final", with_observation=False)
+        statistics = self._run_e_step(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
         C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # the saved dtype
@@ -107,17 +107,17 @@ class EM:
         smoother = build_two_sided(parameters, scale, mean, Xi)
         return Fit(parameters, smoother, Xi, scale, mean, self.history)
 
-    def _expect(
+    def _run_e_step(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
     ) -> Statistics:
-        """Run the E-step, and record its likelihood gain."""
+        """Run the E-step from the Pi of the last one, and record its likelihood gain."""
         statistics = run_e_step(
             parameters, moments, HORIZON, self._Pi, with_observation=with_observation
         )
         self._Pi = statistics.Pi
-        gain, seconds = statistics.likelihood_gain, time.perf_counter() - self._begin
-        self.history.append(Step(stage, gain, seconds))
-        self.notify(f"gain {gain:.3f} nats/token")
+        step = Step(stage, statistics.likelihood_gain, time.perf_counter() - self._begin)
+        self.history.append(step)
+        self.notify(f"gain {step.likelihood_gain:.3f} nats/token")
         return statistics
 
 
@@ -126,7 +126,7 @@ class Statistics(NamedTuple):
 
     S_xx: Matrix  # E[x_t x_t^T | all]
     S_10: Matrix  # E[x_{t+1} x_t^T | all]
-    S_xw: Array | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
+    S_xw: Array | None  # E[x_t w_t^T | all] (states, observations); None if it was left out
     Xi: Matrix  # E[xs xs^T], the second moment of the posterior means
     Pi: Matrix  # E[xf xf^T]
     likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
@@ -141,26 +141,26 @@ def _compute_powers(X: Matrix, n: int) -> list[Matrix]:
 
 
 def _solve_filtered_moment(
-    state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
+    steady: SteadyState, A_r: Matrix, C_Psi_C: dict[int, Matrix], r: int, start: Matrix | None
 ) -> Matrix:
     """Return Pi from a linear equation that is solved by iterating Lyapunov's.
 
-    ``lagged`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi. Warns if Pi does not converge.
+    ``C_Psi_C`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi. Warns if Pi does not converge.
     """
-    F, gain = state.F, state.gain
-    # eq 10 from the horizon on, for m = M_{-1} C_hat: m = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
+    F, gain = steady.F, steady.gain
+    # eq 10 from the horizon on: M_{-1} C_hat = sum_j F^j K_c C_Psi_C[-1-j] + F^{r-1} Pi (A^T)^r C^T C_hat
     solver = SteinSolver(F, F.T)
     F_powers = _compute_powers(F, r)
     known = np.zeros_like(F)
     for j in range(r - 1):
-        known += F_powers[j] @ gain.K_c @ lagged[-1 - j]
+        known += F_powers[j] @ gain.K_c @ C_Psi_C[-1 - j]
     innovation = gain.K_c @ gain.square @ gain.K_c.T
     horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
     Pi = innovation if start is None else start
     for _ in range(_MAX_MOMENT_ITERATIONS):
         # Pi is on the right-hand side too, but only in the term of the horizon, which is small: it converges quickly
-        m = known + F_powers[r - 1] @ Pi @ horizon
-        half = F @ m @ gain.K_c.T
+        M_C = known + F_powers[r - 1] @ Pi @ horizon
+        half = F @ M_C @ gain.K_c.T
         previous, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
         change, size = np.linalg.norm(Pi - previous), np.linalg.norm(Pi)
         if change <= 1e-13 * size:
@@ -173,18 +173,18 @@ def _solve_filtered_moment(
     return Pi
 
 
-def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m: Matrix) -> float:
+def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, M_C: Matrix) -> float:
     """Return the likelihood gain over the model without dynamics, in nats per token (paper eqs 39-44, corrected).
 
-    ``m`` is M_{-1} C_hat.
+    ``gain`` is that of the filter, and ``M_C`` is M_{-1} C_hat.
     """
     # the innovation e_t = w_t - C A xf_{t-1}, seen through C_hat: E[C_hat^T e e^T C_hat]
     predicted = A @ Pi @ A.T
-    half = gain.cross @ A @ m
+    half = gain.cross @ A @ M_C
     projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
     trace = (
         gain.base_trace
-        - 2.0 * np.trace(A @ m)
+        - 2.0 * np.trace(A @ M_C)
         + np.trace(predicted @ gain.cross)
         - np.trace(gain.inner @ projected_error)
     )
@@ -193,26 +193,26 @@ def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m: Matrix) -> fl
 
 def _compute_observation_moment(
     moments: Moments,
-    state: SteadyState,
+    steady: SteadyState,
     A_r: Matrix,
     C: Loading,
     Pi: Matrix,
-    products: dict[int, Array],
+    C_Psi: dict[int, Array],
 ) -> Array:
     """Return B_0 (states, observations) = sum_k T_k K_c (C_hat^T Psi_k) + T_{-r} Pi (A^T)^r C^T.
 
-    T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``products`` holds
-    C_hat^T Psi_k for k = 1 .. r and is emptied.
+    T_r = J^r, T_k = T_{k+1} F + J^k G down to 0, and T_k = T_{k+1} F below. ``C_Psi`` holds C_hat^T Psi_k for
+    k = 1 .. r and is emptied.
     """
-    F, J, G, gain = state.F, state.J, state.G, state.gain
-    r = len(products)
+    F, J, G, gain = steady.F, steady.J, steady.G, steady.gain
+    r = len(C_Psi)
     J_powers = _compute_powers(J, r)
     T = J_powers[r]
 
     def term(product: Array, T: Matrix) -> Array:
         return tall.product(product.T, (T @ gain.K_c).T)
 
-    total = term(products.pop(r), T)  # B_0^T
+    total = term(C_Psi.pop(r), T)  # B_0^T
     for k in range(r - 1, -r, -1):
         T = T @ F
         if k >= 0:
@@ -220,7 +220,7 @@ def _compute_observation_moment(
         if k == 0:  # Psi_0 = I - m m^T, because the words are whitened
             total += term(tall.update(copy(gain.C_hat), moments.mean, gain.C_hat).T, T)
         else:
-            total += term(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k), T)
+            total += term(C_Psi.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k), T)
     total += tall.product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
@@ -256,39 +256,39 @@ def run_e_step(
     it, so it is left out unless ``with_observation``. Raises LinAlgError if the system is not stable.
     """
     A, C = parameters.A, parameters.C
-    state = solve_steady_state(parameters)
-    F, J, G, gain = state.F, state.J, state.G, state.gain
+    steady = solve_steady_state(parameters)
+    F, J, G, gain = steady.F, steady.J, steady.G, steady.gain
     A_r = np.linalg.matrix_power(A, r)
-    products: dict[int, Array] = {}
-    lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
+    C_Psi: dict[int, Array] = {}  # C_hat^T Psi_k
+    C_Psi_C: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.multiply_left(gain.C_hat, k)
-        lagged[k] = tall.gram(product.T, gain.C_hat)
+        C_Psi_C[k] = tall.gram(product.T, gain.C_hat)
         if with_observation:
-            products[k] = product
-    lagged |= {-k: lagged[k].T for k in range(1, r)}
-    lagged[0] = gain.square
-    Pi = _solve_filtered_moment(state, A_r, lagged, r, Pi)
+            C_Psi[k] = product
+    C_Psi_C |= {-k: C_Psi_C[k].T for k in range(1, r)}
+    C_Psi_C[0] = gain.square
+    Pi = _solve_filtered_moment(steady, A_r, C_Psi_C, r, Pi)
 
-    # m_k = M_k C_hat, b_k = B_k C_hat and L_k
-    m = {-r: Pi @ A_r.T @ gain.cross.T}
+    # M_C[k] = M_k C_hat, B_C[k] = B_k C_hat and L_k
+    M_C = {-r: Pi @ A_r.T @ gain.cross.T}
     for k in range(-r + 1, r + 1):
-        m[k] = F @ m[k - 1] + gain.K_c @ lagged[k]
-    b = {r: m[r]}
+        M_C[k] = F @ M_C[k - 1] + gain.K_c @ C_Psi_C[k]
+    B_C = {r: M_C[r]}
     for k in range(r - 1, 0, -1):
-        b[k] = J @ b[k + 1] + G @ m[k]
+        B_C[k] = J @ B_C[k + 1] + G @ M_C[k]
     # at the horizon L_r = A L_r F^T + B_r K^T, a Stein equation; below it every L_k follows
-    L = SteinSolver(A, F.T).solve(b[r] @ gain.K_c.T)
+    L = SteinSolver(A, F.T).solve(B_C[r] @ gain.K_c.T)
     for k in range(r - 1, 0, -1):
-        L = L @ F.T + b[k] @ gain.K_c.T
+        L = L @ F.T + B_C[k] @ gain.K_c.T
     half = J @ L @ G.T
     Xi = symmetrize(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
     S_xw = None
     if with_observation:
-        S_xw = _compute_observation_moment(moments, state, A_r, C, Pi, products)
-    S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
-    likelihood_gain = _compute_likelihood_gain(A, gain, Pi, m[-1])
-    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood_gain)
+        S_xw = _compute_observation_moment(moments, steady, A_r, C, Pi, C_Psi)
+    S_10 = Xi @ J.T + L @ G.T + steady.Sigma_s @ J.T
+    likelihood_gain = _compute_likelihood_gain(A, gain, Pi, M_C[-1])
+    return Statistics(Xi + steady.Sigma_s, S_10, S_xw, Xi, Pi, likelihood_gain)
 
 
 def run_m_step(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:

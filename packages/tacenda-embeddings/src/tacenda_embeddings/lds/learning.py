@@ -289,7 +289,7 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
 def draw_parameters(
     moments: SparseMoments, n_states: int, like: Parameters, rng: np.random.Generator
 ) -> Parameters:
-    """Draw random parameters on the scale of those of another model (the paper's Figure 2)."""
+    """Draw random parameters on the scale of another model (the paper's Figure 2)."""
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)

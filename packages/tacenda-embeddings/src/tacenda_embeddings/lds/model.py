@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,10 @@ from tacenda_embeddings.lds import (
     FullNoise,
     Matrix,
     Parameters,
-    TransitionPair,
     Vector,
     learning,
-    transition_pairs,
+    solve_stationary_covariance,
+    symmetric_power,
 )
 from tacenda_embeddings.lds.em import Fit, Step
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
@@ -112,6 +112,14 @@ def _compute_raw_inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: 
     if d is not None:
         scaled /= d[:, None]
     return scaled * scale[:, None] - mean @ scaled
+
+
+class TransitionPair(NamedTuple):
+    """Words of a pair of singular vectors of A, which maps the state of ``before`` to that of ``after``."""
+
+    before: list[str]  # most likely at the right singular vector, most likely first
+    after: list[str]  # most likely at the left singular vector, one position later
+    singular_value: float  # how much of the state survives the step, at most about 1
 
 
 class LDS(Estimator):
@@ -343,9 +351,9 @@ class LDS(Estimator):
     ) -> list[Float32Array]:
         """Return the vectors of `transform_ids` for a vocabulary that is extended by more words.
 
-        Ids past those of the vocabulary are indices into ``rows`` (words, states), float32: the inputs K' w of the
-        added words, on the scale of `input_rows`. Raises DataError for an id that is not an integer, or past the last
-        row, and for rows of another width. Computes on the CPU, whatever ``settings.device`` is.
+        The id ``types + i`` means row i of ``rows`` (words, states), float32: the inputs K' w of an added word, on the
+        scale of `input_rows`. Raises DataError for an id that is not an integer, or past the last row, and for rows of
+        another width. Computes on the CPU, whatever ``settings.device`` is.
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets, arrays = self._pack(sentences, output)
@@ -415,11 +423,13 @@ class LDS(Estimator):
     def transition_pairs(
         self, n_pairs: int = 10, n_words: int = 8, min_count: int = 50
     ) -> list[TransitionPair]:
-        """Return pairs of word groups, the second of which tends to follow the first (paper, Table 1).
+        """Return pairs of word groups, the second of which tends to follow the first (LDS paper section 7.1, Table 1).
 
-        They are the words at ``n_pairs`` pairs of singular vectors of the transition operator, counting both signs,
-        with ``n_words`` words on each side. Words rarer than ``min_count`` are left out. Raises ConfigurationError for
-        a number that is negative, or no whole number.
+        They are the words at ``n_pairs`` pairs of singular vectors of the transition operator A, both signs of each,
+        the largest first, with ``n_words`` words on each side. States are measured in units of their prior standard
+        deviation (P^{-1/2} A P^{1/2}), so that the pairs do not depend on the arbitrary coordinates of the latent
+        space, and words are ranked by their whitened expectation C x. Words rarer than ``min_count`` are left out.
+        Raises ConfigurationError for a number that is negative, or no whole number.
         """
         for name, number in (("n_pairs", n_pairs), ("n_words", n_words), ("min_count", min_count)):
             check_whole(name, number, 0)
@@ -427,8 +437,25 @@ class LDS(Estimator):
         shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
         most = vocabulary.counts[shown].max(initial=0)
-        shown &= vocabulary.counts >= min(min_count, most)
-        return transition_pairs(state.parameters, vocabulary.words, shown, n_pairs, n_words)
+        rows = np.flatnonzero(shown & (vocabulary.counts >= min(min_count, most)))
+        P = solve_stationary_covariance(state.A, state.Q)
+        root = symmetric_power(P, 0.5)
+        U, S, Vt = np.linalg.svd(symmetric_power(P, -0.5) @ state.A @ root)
+        C = state.C[rows] @ root
+
+        def rank_words(direction: Vector) -> list[str]:
+            score = C @ direction
+            n = min(n_words, len(score))
+            best = np.argpartition(-score, n - 1)[:n] if n else np.empty(0, np.int64)
+            best = best[np.argsort(-score[best], kind="stable")]
+            return vocabulary.decode(rows[best])
+
+        pairs = []
+        for i in range(min((n_pairs + 1) // 2, len(S))):
+            for sign in (1.0, -1.0):
+                before, after = rank_words(sign * Vt[i]), rank_words(sign * U[:, i])
+                pairs.append(TransitionPair(before, after, float(S[i])))
+        return pairs[:n_pairs]
 
     # -- artifact ----------------------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ class Smoother:
     def write(self, recipe: Recipe, ids: Ids, offsets: Integers, arrays: Destination) -> None:
         """Write the vectors of packed sequences, ids (tokens,) and offsets (sequences + 1,), in blocks.
 
-        The ``arrays`` are those of NumPy, or tensors on the smoother's device.
+        The ``arrays`` are NumPy arrays, or tensors on the smoother's device.
         """
         output, h = recipe.output, self.states
         with_ends = recipe.exact_ends and output not in _WITHOUT_FUTURE
