@@ -166,7 +166,7 @@ def test_encoder_equals_a_loop_over_tokens(any_toy, texts, sentences):
         Doc(VOCAB, words=[word for word, _ in text], sent_starts=[start for _, start in text])
         for text in texts
     ]
-    found = DocEncoder(any_toy)(docs, sentences=sentences)
+    found = DocEncoder(any_toy, sentences)(docs)
     assert len(found) == len(docs)
     for doc, rows in zip(docs, found, strict=True):
         expected = np.zeros((len(doc), any_toy.width), dtype=np.float32)

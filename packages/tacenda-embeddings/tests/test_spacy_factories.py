@@ -41,6 +41,7 @@ def test_importing_the_entry_points_imports_no_model():
         "tacenda.lazy",
         "tacenda_embeddings",
         "tacenda_embeddings.spacy",
+        "tacenda_embeddings.spacy.targets",
         "tacenda_embeddings.spacy.training_input",
         *modules,
     }

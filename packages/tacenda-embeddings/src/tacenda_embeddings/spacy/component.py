@@ -8,7 +8,6 @@ import multiprocessing
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -83,7 +82,6 @@ class TokenEmbeddings(ModelComponent):
         self._later: list[weakref.ref[Any]] = []
         self._compared = False  # whether all later components have been checked with this model
         self._supplies: bool | None = None  # whether `supply` works
-        self._encoder: DocEncoder | None = None
 
     @property
     def embeddings(self) -> Any:
@@ -259,21 +257,20 @@ class TokenEmbeddings(ModelComponent):
         work = getattr(multiprocessing.current_process(), "_target", None)
         if self.similarity is None and work is not None and work is _SPACYS_WORKER:
             return
+        encoder: Any = self._predictor  # a `DocEncoder`, or None
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                is_known = self._encoder is None or self._encoder.knows(doc)
+                is_known = encoder is None or encoder.knows(doc)
                 hooks = self.target.hooks if is_known else self.target.hooks_of_unknown
                 for each in (doc.user_token_hooks, doc.user_span_hooks, doc.user_hooks):
                     each.update(hooks)
 
-    def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
-        self._encoder = DocEncoder(model)
-        return partial(self._encoder, sentences=self.context == "sentence")
+    def _predictor_of(self, model: Any) -> "DocEncoder":
+        return DocEncoder(model, self.context == "sentence")
 
     def _set_model(self, model: Any) -> None:
         """Set a fitted model, with the output that the settings name."""
         self._compared, self._supplies = False, None
-        self._encoder = None
         super()._set_model(None if model is None else with_output(model, self.output))
 
     def _load_model(self, source: Any) -> Any:
@@ -346,10 +343,12 @@ class DocEncoder:
     ``transform_into`` and a vocabulary gets packed ids, and writes directly into the arrays of the documents; any other
     gets lists of words. If thinc uses a GPU, and the embedder ``takes_tensors``, these arrays are on the GPU, and the
     embedder computes there.
+
+    ``sentences=True`` gives the model the sentences of a document one by one, where their boundaries are known.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, sentences: bool = False) -> None:
+        self.model, self._sentences = model, sentences
         self._vocabulary: Any = None
         self._prepare()
 
@@ -374,11 +373,8 @@ class DocEncoder:
             arrays = [np.empty((n, self.width), np.float32) for n in range(1, _WARM_UP_TOKENS + 1)]
             model.transform_into(np.zeros(cuts[-1], np.int32), cuts, arrays)
 
-    def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
-        """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory.
-
-        ``sentences=True`` gives the model the sentences of a document one by one, where their boundaries are known.
-        """
+    def __call__(self, docs: Sequence[Doc]) -> list[np.ndarray]:
+        """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory."""
         if not docs:
             return []
         self._prepare()
@@ -388,7 +384,7 @@ class DocEncoder:
         n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
         arrays, pieces = self._allocate(np.diff(n_before[offsets]).tolist())
         cuts = offsets
-        if sentences:
+        if self._sentences:
             cuts = sentence_cuts(docs, offsets)
             pieces = _cut(pieces, offsets, cuts, n_before)
         write = self.model.transform_into if self._takes_ids else self._transform

@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
+from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.linear_algebra import switch_layer_to_numpy_blas
 
 NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
@@ -133,6 +134,4 @@ def _split_layers(model: Model[Any, Any]) -> tuple[list[Model[Any, Any]], Model[
 
 
 def _fail(message: str) -> NoReturn:
-    from tacenda.errors import ConfigurationError  # here, so that the entry points import less
-
     raise ConfigurationError(f"tacenda.ConcatEmbed.v1: {message}")

@@ -13,6 +13,7 @@ from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
 from tacenda.errors import ConfigurationError, warn
+from tacenda_embeddings.spacy.targets import format_misfit, format_target, get_vectors, read_array
 from tacenda_embeddings.spacy.training_input import forget_training
 
 #: Name of the thinc node that reads; `ownership.announce_pipeline_widths` looks for it.
@@ -182,7 +183,8 @@ def _read_columns(model: Model[Any, Any], doc: Doc, is_train: bool) -> Any:
         )
     notes.samples = []
     n_columns = array.shape[1]
-    if n_columns != width if stop is None else n_columns < stop:
+    enough = n_columns == width if stop is None else n_columns >= stop
+    if not enough:
         needed = f"{width}" if stop is None else f"at least {stop}"
         _fail(
             f"{place} has {n_columns} columns where {needed} are needed: another component wrote it, or the embedding "
@@ -198,14 +200,6 @@ def compute_scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
         squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
         return xp.asarray(scale / xp.sqrt(xp.where(squares == 0, 1, squares)), dtype="float32")
     return None if scale == 1.0 else xp.full((len(array), 1), scale, dtype="float32")
-
-
-def get_vectors(doc: Doc, source: str) -> Any:
-    """Return the vectors of a document in ``Doc.tensor`` or an extension (n_tokens, width); None if it has none."""
-    array = read_array(doc, source)
-    if array is None or array.ndim != 2 or array.shape[0] != len(doc):
-        return None
-    return array
 
 
 class _Notes:
@@ -253,37 +247,6 @@ class _Notes:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Notes, (dict(self.written),)  # a copy has not been initialized
-
-
-def read_array(doc: Doc, source: str) -> Any:
-    """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set.
-
-    Raises ConfigurationError for an extension that holds something else.
-    """
-    if source == "tensor":
-        return doc.tensor
-    array = doc.user_data.get(("._.", source, None, None))
-    if array is None and Doc.has_extension(source):
-        array = doc._.get(source)  # a getter may compute it
-    if array is not None and not hasattr(array, "ndim"):
-        raise ConfigurationError(
-            f"{format_target(source)} holds a {type(array).__name__}, not an array (n_tokens, width): name the "
-            "extension to which the embedding component writes"
-        )
-    return array
-
-
-def format_target(source: str) -> str:
-    """Return the name of a target or source in spaCy's pipeline analysis."""
-    return "doc.tensor" if source == "tensor" else f"doc._.{source}"
-
-
-def format_misfit(doc: Doc, array: Any) -> str:
-    """Return what is wrong with an array whose rows do not fit the tokens, and what to do about it."""
-    return (
-        f"has rows for {len(array)} tokens where the document has {len(doc)}: tokens were merged or split since, so "
-        "move the component that does this before the embedding component"
-    )
 
 
 def _fail(message: str) -> NoReturn:

@@ -15,8 +15,7 @@ from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 
 from tacenda.errors import ConfigurationError, warn
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import format_target
-from tacenda_embeddings.spacy.targets import Target
+from tacenda_embeddings.spacy.targets import Target, format_target
 from tacenda_embeddings.spacy.training_input import Reading, iterate_layers
 
 

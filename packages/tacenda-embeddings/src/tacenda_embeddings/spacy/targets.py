@@ -13,12 +13,6 @@ from spacy.tokens.underscore import Underscore
 from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError, warn
-from tacenda_embeddings.spacy.doc_tensor import (
-    format_misfit,
-    format_target,
-    get_vectors,
-    read_array,
-)
 
 
 class Target:
@@ -134,6 +128,48 @@ def _register(name: str) -> None:
         raise ConfigurationError(
             f"doc._.{name} is already an extension that cannot be written to: choose another target"
         )
+
+
+# -- reading a target --------------------------------------------------------------------------------
+
+
+def get_vectors(doc: Doc, source: str) -> Any:
+    """Return the vectors of a document in ``Doc.tensor`` or an extension (n_tokens, width); None if it has none."""
+    array = read_array(doc, source)
+    if array is None or array.ndim != 2 or array.shape[0] != len(doc):
+        return None
+    return array
+
+
+def read_array(doc: Doc, source: str) -> Any:
+    """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set.
+
+    Raises ConfigurationError for an extension that holds something else.
+    """
+    if source == "tensor":
+        return doc.tensor
+    array = doc.user_data.get(("._.", source, None, None))
+    if array is None and Doc.has_extension(source):
+        array = doc._.get(source)  # a getter may compute it
+    if array is not None and not hasattr(array, "ndim"):
+        raise ConfigurationError(
+            f"{format_target(source)} holds a {type(array).__name__}, not an array (n_tokens, width): name the "
+            "extension to which the embedding component writes"
+        )
+    return array
+
+
+def format_target(source: str) -> str:
+    """Return the name of a target or source in spaCy's pipeline analysis."""
+    return "doc.tensor" if source == "tensor" else f"doc._.{source}"
+
+
+def format_misfit(doc: Doc, array: Any) -> str:
+    """Return what is wrong with an array whose rows do not fit the tokens, and what to do about it."""
+    return (
+        f"has rows for {len(array)} tokens where the document has {len(doc)}: tokens were merged or split since, so "
+        "move the component that does this before the embedding component"
+    )
 
 
 # -- similarity in context -------------------------------------------------------------------------
