@@ -1,5 +1,6 @@
 """States that are not of the model they are given to, and lists of states and words that do not fit together."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -41,6 +42,7 @@ def fitted(name):
         *(("LBL", words) for words in ((), (1, 2, 3) * 20, (10**6,), ("a",))),
         *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
         *(("HMM", (first, bytes(20))) for first in (1, "a")),
+        *(("FRBM", value) for value in (((), b""), ((0,), b"1234"))),
         *(("temporal FRBM", value) for value in ((1, 2), ((0,), b""), ((0,), b"123"), 7)),
     ],
     ids=str,
@@ -58,9 +60,19 @@ def test_a_state_that_is_none_of_the_model_is_refused(name, value):
         assert_refuses(act, DataError, f"{name}, {act_name} of a state that holds {value!r:.40}")
 
 
-@pytest.mark.parametrize(("name", "value"), [("VLHMM", (99, bytes(8))), ("HMM", (1, bytes(20)))])
-def test_hidden_markov_models_refuse_a_wrong_state_before_the_end_and_before_no_word(name, value):
-    model, state = fitted(name), State(value)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLHMM", (99, bytes(8))),
+        ("HMM", (1, bytes(20))),
+        *((name, 3.5) for name in ("HLBL", "LBL", "FRBM", "recurrent", "state space")),
+    ],
+)
+def test_models_of_sentences_refuse_a_wrong_state_before_the_end_and_before_no_word(name, value):
+    model, state = MODELS[name](), State(value)
+    if "across_sentences" in vars(model.settings):
+        model = type(model).from_settings(replace(model.settings, across_sentences=False))
+    model.fit(sample_sentences(40))
     with pytest.raises(DataError, match="not one of this model"):
         model.advance(state, model.vocabulary.boundary_id)
     with pytest.raises(DataError, match="not one of this model"):

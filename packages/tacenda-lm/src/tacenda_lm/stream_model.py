@@ -140,7 +140,7 @@ class StreamModel(LanguageModel):
         """
         check_step(state, word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
-            state.check_begun()
+            self._fitted.vectors([state])  # raises DataError for a state of another model
             return self.start()
         return self._fitted.after(state, int(word))
 

@@ -132,7 +132,7 @@ class BoltzmannPredictor(Predictor):
         """Return the last words, and the bytes of p_t. Raises DataError for a state of another model."""
         words, data = state.parts(2)
         vector_of(data, np.float32, len(self.parameters.transitions))
-        return window_of(words, self.n, self.n_types), data
+        return window_of(words, self.n, self.n_types, least=1), data
 
     def vectors(self, states: Sequence[State]) -> _Single:
         """Return b_t (states, hidden)."""
