@@ -13,7 +13,8 @@ from benchmarks.reporting import Row
 from tacenda import Corpus
 from tacenda_lm import VLHMM, KneserNey, LanguageModel, Mixture
 from tacenda_lm.hidden_markov.network import draw_network
-from tacenda_lm.hidden_markov.tables import pairs_of, text_of
+from tacenda_lm.hidden_markov.tables import pairs_of
+from tacenda_lm.sequences import encode_corpus
 
 PROTOCOL = {
     "text": contexts.TEXT,
@@ -56,7 +57,7 @@ def fitted(texts: Texts, what: str, settings: dict[str, Any]) -> tuple[VLHMM, Ro
 def parameters(model: VLHMM, train: Corpus) -> int:
     """Count the numbers that were learned."""
     settings, lexicon = model.settings, model.tables.lexicon
-    keys = None if settings.advanced.neural else pairs_of(*text_of(train), lexicon)
+    keys = None if settings.advanced.neural else pairs_of(*encode_corpus(train), lexicon)
     network = draw_network(settings, lexicon, train.type_counts, keys)
     return sum(parameter.numel() for parameter in network.parameters())
 

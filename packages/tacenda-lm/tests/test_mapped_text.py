@@ -8,7 +8,8 @@ import pytest
 from tacenda import Corpus
 from tacenda_lm import HLBL, VLHMM, sequences
 from tacenda_lm.hidden_markov.parameters import Lexicon
-from tacenda_lm.hidden_markov.tables import Observed, pairs_of, text_of
+from tacenda_lm.hidden_markov.tables import Observed, pairs_of
+from tacenda_lm.sequences import encode_corpus
 from tacenda_lm.streams import Stream
 
 TEXT = "".join(
@@ -38,12 +39,12 @@ def test_streams_are_the_same(corpora, across):
 
 
 def test_sentences_with_their_ends_are_the_same(corpora):
-    for here, there in zip(*map(text_of, corpora), strict=True):
+    for here, there in zip(*map(encode_corpus, corpora), strict=True):
         assert np.array_equal(here, there)
 
 
 def test_pairs_of_classes_are_those_of_the_whole_text(corpora, monkeypatch):
-    ids, offsets = text_of(corpora[1])
+    ids, offsets = encode_corpus(corpora[1])
     n_types = len(corpora[1].vocabulary)
     lexicon = Lexicon.of(np.arange(n_types, dtype=np.int32) % 7, 7)
     seen = Observed.of(ids, offsets, lexicon)

@@ -21,19 +21,15 @@ from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import (
-    Float64,
-    Floats,
-    Ids,
-    Integers,
-    Offsets,
+from tacenda_lm.sequences import Float64, Floats, Ids, Integers, Offsets, check_ids, check_sequences
+from tacenda_lm.states import (
+    State,
     check_following,
-    check_ids,
-    check_sequences,
     check_states,
     check_step,
+    not_of_this_model,
+    vector_of,
 )
-from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _ROWS_PER_BLOCK = 512  # words whose contexts are compared with the whole window at once
 _WORDS_PER_BLOCK = 8192  # of a text, whose vectors are in memory at once
@@ -198,7 +194,7 @@ def sum_recent_weights(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
 
     ``weights`` (window,) belong to the last word, the word before it, and so on.
     """
-    found = np.zeros(len(ids), np.float64)
+    hits = np.zeros(len(ids), np.float64)
     for s in range(len(offsets) - 1):
         for t in range(offsets[s], offsets[s + 1]):
             n = min(t - offsets[s], len(weights))
@@ -206,8 +202,8 @@ def sum_recent_weights(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
             last = weights[:n]
             for i in range(n):
                 total += last[n - 1 - i] if past[i] == word else 0.0
-            found[t] = total
-    return found
+            hits[t] = total
+    return hits
 
 
 @runtime_checkable

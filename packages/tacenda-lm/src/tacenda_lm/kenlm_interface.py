@@ -18,16 +18,8 @@ from tacenda.corpus.marks import START
 from tacenda.corpus.text import Sentence, Text, sentences_of
 from tacenda.errors import check_choice
 from tacenda.vocabulary import BOUNDARY
-from tacenda_lm.sequences import (
-    BlankLines,
-    Float64,
-    check_state,
-    check_states,
-    encode_sentences,
-    encode_text,
-    sums_of_pieces,
-)
-from tacenda_lm.states import State
+from tacenda_lm.sequences import BlankLines, Float64, encode_sentences, encode_text, sums_of_pieces
+from tacenda_lm.states import State, check_state, check_states
 
 _LN10 = math.log(10)
 

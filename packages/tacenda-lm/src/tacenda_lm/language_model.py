@@ -47,15 +47,13 @@ from tacenda_lm.sequences import (
     Integers,
     Offsets,
     blocks,
-    check_following,
-    check_pairs,
     check_sequences,
     encode_sentences,
     encode_text,
     side_by_side,
     with_ends,
 )
-from tacenda_lm.states import State
+from tacenda_lm.states import State, check_following, check_pairs
 from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:  # a model that is loaded to score needs no training
@@ -322,8 +320,8 @@ class LanguageModel(Estimator):
         self, text: Text, name: str, context: Context = "sentence", marks: Marks = "refuse"
     ) -> None:
         """Add the `perplexity` of a text called ``name`` to ``figures``, which are saved with the model."""
-        found = self.perplexity(text, context=context, marks=marks)
-        self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})
+        measured = self.perplexity(text, context=context, marks=marks)
+        self.figures.append({"measure": "perplexity", "text": name, **measured.to_dict()})
 
     @property
     def card(self) -> dict[str, Any]:
@@ -405,25 +403,25 @@ class LanguageModel(Estimator):
         ConfigurationError
             There is no such context, or blank lines are to be counted in a corpus, which has none.
         """
-        found = None
+        measured = None
         chosen = self.string_tokenizer if tokenizer is None else tokenizer
         is_plain = (tokenizer, context, marks, blank_lines) == (None, "sentence", "refuse", "skip")
         if is_plain and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
             refuse_file_name(text)
-            found = self._measure_line(text.removesuffix("\n"))
-        if found is None:
-            read = blocks(text, self.vocabulary, chosen, marks=marks, blank_lines=blank_lines)
-            found = self._measure_blocks(read, context, blank_lines)
-        warn_of_misfit(self, found, chosen if isinstance(text, str | os.PathLike) else None)
-        return found
+            measured = self._measure_line(text.removesuffix("\n"))
+        if measured is None:
+            encoded = blocks(text, self.vocabulary, chosen, marks=marks, blank_lines=blank_lines)
+            measured = self._measure_blocks(encoded, context, blank_lines)
+        warn_of_misfit(self, measured, chosen if isinstance(text, str | os.PathLike) else None)
+        return measured
 
     def _measure_blocks(
-        self, read: Iterable[Block], context: Context, blank_lines: BlankLines
+        self, encoded: Iterable[Block], context: Context, blank_lines: BlankLines
     ) -> Perplexity:
         """Return the perplexity of the blocks of a text."""
         check_choice("context", context, Context)
         state, parts, spelling = self.start(), [], UnknownWords(self.vocabulary)
-        for block in read:
+        for block in encoded:
             ids, offsets = with_ends(block.ids, block.offsets, self.vocabulary.boundary_id)
             if context == "stream":
                 scores, state = self.score_from(state, ids)

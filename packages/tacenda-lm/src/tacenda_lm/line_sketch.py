@@ -165,7 +165,7 @@ def find_lines(model: Any, ids: Integers, offsets: Integers) -> Found | None:
     """
     sketch = getattr(model, "line_sketch", None)
     components = model.nested().values() if hasattr(model, "nested") else ()
-    found = [find_lines(component, ids, offsets) for component in components]
+    results = [find_lines(component, ids, offsets) for component in components]
     if sketch is not None:
-        found.insert(0, sketch.find(ids, offsets, model.vocabulary.oov_ids))
-    return max((each for each in found if each is not None), key=lambda f: f.n_seen, default=None)
+        results.insert(0, sketch.find(ids, offsets, model.vocabulary.oov_ids))
+    return max((each for each in results if each is not None), key=lambda f: f.n_seen, default=None)

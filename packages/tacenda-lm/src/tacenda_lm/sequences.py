@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -19,7 +19,6 @@ from tacenda.offsets import check_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.states import State
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
@@ -61,41 +60,6 @@ def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def check_states(states: Sequence[Any]) -> None:
-    """Raise DataError unless ``states`` is a list, or another sequence, of states."""
-    if not isinstance(states, Sized):
-        raise DataError(f"give a list of states, such as [model.start()], not {states!r:.40}")
-    for state in states:
-        check_state(state)
-
-
-def check_state(state: object) -> None:
-    """Raise DataError unless ``state`` is one."""
-    if not isinstance(state, State):
-        raise DataError(f"the state is {state!r:.40}: give model.start() or model.null()")
-
-
-def check_following(state: Any, ids: Integers, n_types: int) -> Ids:
-    """Return the ids as `check_ids` does. Raises DataError also where there is no state before them."""
-    check_state(state)
-    return check_ids(ids, n_types)
-
-
-def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
-    """Return the words as `check_ids` does. Raises DataError also unless there is a list with a state for each."""
-    check_states(states)
-    ids = check_ids(words, n_types)
-    if len(ids) != len(states):
-        raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
-    return ids
-
-
-def check_step(state: object, word: int, n_types: int) -> None:
-    """Raise DataError unless ``state`` is one, and ``word`` is the id of a word."""
-    check_state(state)
-    check_word(word, n_types)
-
-
 def check_word(word: int, n_types: int, place: str = "") -> None:
     """Raise DataError unless ``word`` is a whole number from 0 to n_types - 1; the message says its ``place``."""
     is_id = isinstance(word, int | np.integer) and not isinstance(word, bool)
@@ -128,6 +92,26 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
     inside[ends[1:] - 1] = False
     longer[inside] = ids
     return longer, ends
+
+
+def encode_corpus(corpus: Corpus) -> tuple[Ids, Offsets]:
+    """Return the sentences of a corpus with ``</s>`` after each, and their offsets; a mapped corpus stays mapped."""
+    boundary = corpus.vocabulary.boundary_id
+    if isinstance(corpus.ids, np.memmap):
+        return join_texts(with_ends(*block, boundary) for block in corpus.blocks())
+    return with_ends(corpus.ids, corpus.offsets, boundary)
+
+
+def take_sequences(ids: Ids, offsets: Offsets, chosen: Integers) -> tuple[Ids, Offsets]:
+    """Return the chosen sequences, concatenated, and their offsets."""
+    begins = offsets[chosen]
+    lengths = offsets[chosen + 1] - begins
+    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    at = np.repeat(begins - cuts[:-1], lengths) + np.arange(cuts[-1])
+    words = np.asarray(ids[at])
+    forget_pages(ids)
+    forget_pages(offsets)
+    return words, cuts
 
 
 def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
@@ -206,8 +190,7 @@ def encode_text(
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
-        ids, offsets = np.asarray(text.ids), np.asarray(text.offsets)
-        return with_ends(ids, offsets, vocabulary.boundary_id) if eos else (ids, offsets)
+        return encode_corpus(text) if eos else (np.asarray(text.ids), np.asarray(text.offsets))
     return encode_sentences(list(sentences_of(text, tokenizer)), vocabulary, eos=eos)
 
 

@@ -1,14 +1,15 @@
-"""`State`: the memory of a language model between two words, and checks of its parts."""
+"""`State`: the memory of a language model between two words, and checks of states and of the words after them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import DataError
+from tacenda_lm.sequences import Ids, Integers, check_ids, check_word
 
 
 class State:
@@ -98,3 +99,38 @@ def window_of(words: Any, most: int, n_types: int, *, least: int = 0) -> tuple[i
 def not_of_this_model() -> DataError:
     """Return the error for a state that another model made."""
     return DataError("the state is not one of this model: begin with its start()")
+
+
+def check_states(states: Sequence[Any]) -> None:
+    """Raise DataError unless ``states`` is a list, or another sequence, of states."""
+    if not isinstance(states, Sized):
+        raise DataError(f"give a list of states, such as [model.start()], not {states!r:.40}")
+    for state in states:
+        check_state(state)
+
+
+def check_state(state: object) -> None:
+    """Raise DataError unless ``state`` is one."""
+    if not isinstance(state, State):
+        raise DataError(f"the state is {state!r:.40}: give model.start() or model.null()")
+
+
+def check_following(state: Any, ids: Integers, n_types: int) -> Ids:
+    """Return the ids as `check_ids` does. Raises DataError also where there is no state before them."""
+    check_state(state)
+    return check_ids(ids, n_types)
+
+
+def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
+    """Return the words as `check_ids` does. Raises DataError also unless there is a list with a state for each."""
+    check_states(states)
+    ids = check_ids(words, n_types)
+    if len(ids) != len(states):
+        raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
+    return ids
+
+
+def check_step(state: object, word: int, n_types: int) -> None:
+    """Raise DataError unless ``state`` is one, and ``word`` is the id of a word."""
+    check_state(state)
+    check_word(word, n_types)

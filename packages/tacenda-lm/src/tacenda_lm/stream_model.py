@@ -12,18 +12,8 @@ from tacenda.arrays import Arrays
 from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import (
-    Float64,
-    Floats,
-    Ids,
-    Integers,
-    check_following,
-    check_pairs,
-    check_sequences,
-    check_states,
-    check_step,
-)
-from tacenda_lm.states import State
+from tacenda_lm.sequences import Float64, Floats, Ids, Integers, check_sequences
+from tacenda_lm.states import State, check_following, check_pairs, check_states, check_step
 from tacenda_lm.streams import Stream
 
 

@@ -180,6 +180,12 @@ def train(
     return fit(trainer, source, loop, run, identify)
 
 
+def smooth_counts(counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
+    """Return the frequencies of types after 0.1 is added to each count, so that none is zero: float64 (types,)."""
+    smoothed = counts + 0.1
+    return np.asarray(smoothed / smoothed.sum(), np.float64)
+
+
 def averaging_weight(steps: int, averaging: float) -> float:
     """Return the weight of the parameters after step ``steps`` in their running average; 0 if they are left out.
 

@@ -16,7 +16,7 @@ from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Observed
-from tacenda_lm.hidden_markov.training import Trainer
+from tacenda_lm.hidden_markov.training import Trainer, log_likelihood
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
 KINDS = [
@@ -107,7 +107,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
         network = draw_network(settings, LEXICON, COUNTS).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(IDS, OFFSETS, LEXICON)
-        found = network.log_likelihood(network(kept), observed, LEXICON)
+        found = log_likelihood(network, network(kept), observed, LEXICON)
         found.backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
         network.zero_grad()
@@ -172,7 +172,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
     averaged, observed = trainer.averaged, Observed.of(IDS, OFFSETS, LEXICON)
-    total = averaged.log_likelihood(averaged(None), observed, LEXICON)
+    total = log_likelihood(averaged, averaged(None), observed, LEXICON)
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(IDS))), rel=1e-5)
 
 

@@ -11,11 +11,12 @@ import torch
 from tacenda import kernels, plugins
 from tacenda.kernels import backends
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import network as of_network
+from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.parameters import Lexicon
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Observed
+from tacenda_lm.hidden_markov.training import log_likelihood
 
 KINDS = ["two_level", "flat"]
 
@@ -59,7 +60,7 @@ def on_tensors(monkeypatch):
     }
     backend = kernels.Backend(priority=100, devices={"cpu", "cpu:0"}, **operations)
     plugins.register("kernels", "tensors", backend)
-    monkeypatch.setattr(of_network, "from_tensor", torch.Tensor.detach)
+    monkeypatch.setattr(training, "from_tensor", torch.Tensor.detach)
     try:
         with kernels.use("tensors,cpu"):
             yield called
@@ -74,7 +75,7 @@ def gradients(kind, kept):
     settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
     network = draw_network(settings, lexicon, np.bincount(ids))
     observed = Observed.of(ids, offsets, lexicon)
-    total = network.log_likelihood(network(kept), observed, lexicon)
+    total = log_likelihood(network, network(kept), observed, lexicon)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}
 

@@ -115,15 +115,15 @@ def draw_by_divergence(
 
     The loss is that of this word given the first states of the hidden units.
     """
-    now, loss = targets, 0.0
+    words, loss = targets, 0.0
     for step in range(steps):
-        hidden = sigmoid(p.words[now] @ p.outputs + inputs)
+        hidden = sigmoid(p.words[words] @ p.outputs + inputs)
         features = _draw_states(hidden, rng) @ p.outputs.T
-        points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
+        points, words = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
         for block, chances, loss_of_block in _predict_given_hidden(p, features, targets):
-            now[block] = draw(chances, points[block])[:, 0]
+            words[block] = draw(chances, points[block])[:, 0]
             loss += 0.0 if step else loss_of_block
-    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), loss)
+    return Negative(words[:, None], np.ones((len(words), 1), inputs.dtype), loss)
 
 
 def contrast_by_mean_field(
@@ -208,25 +208,25 @@ def compute_gradients(
     batch: Contexts,
     features: Floats,
     earlier: Floats | None,
-    found: Contrast,
+    difference: Contrast,
     inputs: Floats,
 ) -> dict[str, Floats]:
     """Return the gradients of the log-likelihood by all parameters, by name.
 
     ``features`` are the `look_up_features` of the batch, and ``earlier`` is p_{t-1} (tokens, hidden), a constant here,
-    or None in the plain model. ``inputs`` are the gradients by b_t (tokens, hidden): ``found.inputs``, with those that
-    went back through time.
+    or None in the plain model. ``inputs`` are the gradients by b_t (tokens, hidden): ``difference.inputs``, with those
+    that went back through time.
     """
     n, depth, width = features.shape
     flat = p.contexts.reshape(depth * width, -1)
     back = (inputs @ flat.T).reshape(n, depth, width)[batch.present]
-    words = found.words + sum_rows(batch.words[batch.present], back, len(p.words))
+    words = difference.words + sum_rows(batch.words[batch.present], back, len(p.words))
     gradients = {
         "words": words,
         "contexts": (features.reshape(n, -1).T @ inputs).reshape(p.contexts.shape),
-        "outputs": found.outputs,
+        "outputs": difference.outputs,
         "hidden_biases": inputs.sum(axis=0)[:, None],
-        "biases": found.biases,
+        "biases": difference.biases,
     }
     if earlier is not None:
         gradients["transitions"] = inputs.T @ earlier  # eq 3.15

@@ -38,7 +38,7 @@ from tacenda_lm.boltzmann.machine import (
 from tacenda_lm.sequences import Floats, Integers
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Pieces, Stream, streams_of
-from tacenda_lm.training import StreamTrainer, train
+from tacenda_lm.training import StreamTrainer, smooth_counts, train
 
 _INITIAL_SUM = 1e-6  # of squares, in AdaGrad
 _FEATURE_DECAY = 1e-4  # weight decay of the feature vectors of the words of a step
@@ -271,8 +271,10 @@ class BoltzmannTrainer(StreamTrainer):
         contexts = Contexts.at(self.text, positions, self.settings.context)
         features = look_up_features(parameters, contexts)
         inputs = compute_inputs(parameters, features, None)
-        found, loss = self.contrast(inputs, contexts.targets)
-        gradients = compute_gradients(parameters, contexts, features, None, found, found.inputs)
+        difference, loss = self.contrast(inputs, contexts.targets)
+        gradients = compute_gradients(
+            parameters, contexts, features, None, difference, difference.inputs
+        )
         self.climb(gradients, len(inputs), learning_rate)
         return StepResult(loss, len(positions))
 
@@ -357,24 +359,25 @@ class TemporalTrainer(BoltzmannTrainer):
             hidden[t][opening[t]] = 0
         self.carried[:] = hidden[-1]
         counted = inside & ~opening
-        found, loss = self.contrast(inputs[counted], contexts.targets[counted.ravel()])
+        difference, loss = self.contrast(inputs[counted], contexts.targets[counted.ravel()])
         slopes = np.zeros_like(inputs)
-        slopes[counted] = found.inputs
+        slopes[counted] = difference.inputs
         if self.settings.learning == "likelihood" and len(places) > 1:
-            found = self._go_back(found, slopes, hidden, contexts.targets)
+            difference = self._go_back(difference, slopes, hidden, contexts.targets)
         rows = (-1, parameters.hidden)
         before, slopes = before.reshape(rows), slopes.reshape(rows)
-        gradients = compute_gradients(parameters, contexts, features, before, found, slopes)
+        gradients = compute_gradients(parameters, contexts, features, before, difference, slopes)
         self.climb(gradients, int(counted.sum()), learning_rate)
         return StepResult(loss, int(counted.sum()))
 
     def _go_back(
-        self, found: Contrast, slopes: Floats, hidden: Floats, targets: Integers
+        self, difference: Contrast, slopes: Floats, hidden: Floats, targets: Integers
     ) -> Contrast:
         """Add to the gradients of a piece what goes back through time, from each word to the words before it.
 
-        ``slopes``, the gradients by b_t (steps, parts, hidden), are changed in place, and ``found`` is returned with
-        the gradients by a_w of the observed words. ``hidden`` are p_t, and ``targets`` (steps * parts,) those words.
+        ``slopes``, the gradients by b_t (steps, parts, hidden), are changed in place, and ``difference`` is returned
+        with the gradients by a_w of the observed words. ``hidden`` are p_t, and ``targets`` (steps * parts,) those
+        words.
         """
         parameters, from_later, back = self.current, np.zeros_like(slopes), np.zeros_like(slopes[0])
         for t in reversed(range(len(slopes))):
@@ -385,9 +388,9 @@ class TemporalTrainer(BoltzmannTrainer):
             back = slopes[t] @ parameters.transitions
         from_later = from_later.reshape(-1, parameters.hidden)
         by_token = from_later @ parameters.outputs.T
-        words = found.words + sum_rows(targets, by_token, len(parameters.words))
-        return found._replace(
-            words=words, outputs=found.outputs + parameters.words[targets].T @ from_later
+        words = difference.words + sum_rows(targets, by_token, len(parameters.words))
+        return difference._replace(
+            words=words, outputs=difference.outputs + parameters.words[targets].T @ from_later
         )
 
 
@@ -401,12 +404,11 @@ def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParamete
         return rng.standard_normal(shape, np.float32)
 
     weight = np.float32(1 / np.sqrt(hidden))
-    smoothed = counts + 0.1  # so that the bias of a word that the text does not have is not -inf
     return BoltzmannParameters(
         words=draw_normal(len(counts), features) * np.float32(0.1),
         contexts=draw_normal(settings.context, features, hidden) * weight,
         outputs=draw_normal(features, hidden) * weight,
         transitions=np.zeros((0, hidden), np.float32),
         hidden_biases=np.zeros((hidden, 1), np.float32),
-        biases=np.log(smoothed / smoothed.sum())[:, None].astype(np.float32),
+        biases=np.log(smooth_counts(counts))[:, None].astype(np.float32),
     )

@@ -15,7 +15,7 @@ from tacenda import reading, store
 from tacenda.corpus.lines import numbered_lines
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError, check_whole
-from tacenda_lm.hidden_markov.tables import text_of
+from tacenda_lm.sequences import encode_corpus
 
 LENGTHS = (4, 6, 10, 20)
 """Lengths of prefixes that are common as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
@@ -164,10 +164,10 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
             f"n_classes is {n_classes}, and {kept.sum()} words occur at least {min_count} times: give fewer classes, "
             "or a lower min_count"
         )
-    ids, _ = text_of(corpus)
-    found = agglomerate(ids, len(counts), n_classes, boundary=boundary, min_count=min_count)
-    paths, words = found.paths(), corpus.vocabulary.words
+    ids, _ = encode_corpus(corpus)
+    clusters = agglomerate(ids, len(counts), n_classes, boundary=boundary, min_count=min_count)
+    paths, words = clusters.paths(), corpus.vocabulary.words
     return BrownClusters(
         (words[word], paths[group], int(counts[word]))
-        for word, group in zip(found.order.tolist(), found.classes().tolist(), strict=True)
+        for word, group in zip(clusters.order.tolist(), clusters.classes().tolist(), strict=True)
     )

@@ -20,8 +20,7 @@ from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.parameters import Whole
-from tacenda_lm.hidden_markov.tables import sentences_at, text_of
-from tacenda_lm.sequences import Ids, Offsets
+from tacenda_lm.sequences import Ids, Offsets, encode_corpus, take_sequences
 from tacenda_lm.training import TextTrainer, compute_perplexity, train
 
 _Floats = npt.NDArray[np.float32]
@@ -58,14 +57,14 @@ class HMM(HiddenMarkov):
         return {**super()._sizes(), "classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        text = text_of(corpus)
-        held_out = None if valid is None else text_of(valid)
+        text = encode_corpus(corpus)
+        held_out = None if valid is None else encode_corpus(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), text, held_out)
         source = Sweeps(fingerprint_arrays(text))
         history = train(trainer, source, fitting, 1.0)  # EM ignores the learning rate
-        found = trainer.learned
-        matrix = np.ascontiguousarray(found.transitions.T)
-        self.learned = Whole(found.emissions, found.starts, matrix)
+        learned = trainer.learned
+        matrix = np.ascontiguousarray(learned.transitions.T)
+        self.learned = Whole(learned.emissions, learned.starts, matrix)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
@@ -115,7 +114,7 @@ class BaumWelch(TextTrainer):
         """Yield batches of sentences of similar lengths, so that few end before the others."""
         order, size = np.argsort(np.diff(offsets), kind="stable"), _SENTENCES_PER_BATCH
         for begin in track(range(0, len(order), size), "expectations", unit="batch"):
-            words, cuts = sentences_at(ids, offsets, order[begin : begin + size])
+            words, cuts = take_sequences(ids, offsets, order[begin : begin + size])
             yield Classed(np.zeros(len(words), np.int32), words, cuts)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:

@@ -14,19 +14,16 @@ from tacenda.lazy import compiled
 from tacenda_lm.hidden_markov.parameters import Learned
 from tacenda_lm.hidden_markov.tables import MIN_PROBABILITY, Tables
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.sequences import (
-    Float64,
-    Ids,
-    Integers,
-    Offsets,
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_sequences, encode_sentences
+from tacenda_lm.states import (
+    State,
     check_following,
     check_pairs,
-    check_sequences,
     check_states,
     check_step,
-    encode_sentences,
+    not_of_this_model,
+    vector_of,
 )
-from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _Floats = npt.NDArray[np.float32]
 _START = -1  # the class in states before the first word
@@ -76,8 +73,8 @@ class HiddenMarkov(LanguageModel):
         if word == self.vocabulary.boundary_id:
             self._unpack(state)
             return self.start()
-        _, now = self.tables.observe(self._reach(state, word), word)
-        return State((int(self.tables.lexicon.classes[word]), now.tobytes()))
+        _, states = self.tables.observe(self._reach(state, word), word)
+        return State((int(self.tables.lexicon.classes[word]), states.tobytes()))
 
     def _reach(self, state: State, word: int) -> _Floats:
         """Return p(z | state) for the states z of the word's class: (k,)."""

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus import Corpus
-from tacenda.corpus.storage import PASS_ITEMS, forget_pages
+from tacenda.corpus.storage import PASS_ITEMS
 from tacenda.forks import renew_in_children
 from tacenda.kernels import hidden_markov as hmm
 from tacenda.offsets import runs
 from tacenda_lm.hidden_markov.parameters import Learned, Lexicon
-from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
+from tacenda_lm.sequences import Ids, Offsets, pieces
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
@@ -64,26 +63,6 @@ def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon) -> _Ids:
         classes = lexicon.classes[piece].astype(np.int64)
         keys = np.union1d(keys, classes[reached - 1] * lexicon.n_classes + classes[reached])
     return keys
-
-
-def sentences_at(ids: Ids, offsets: Offsets, chosen: _Ids) -> tuple[Ids, Offsets]:
-    """Return the chosen sequences, concatenated, and their offsets."""
-    begins = offsets[chosen]
-    lengths = offsets[chosen + 1] - begins
-    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    at = np.repeat(begins - cuts[:-1], lengths) + np.arange(cuts[-1])
-    found = np.asarray(ids[at])
-    forget_pages(ids)
-    forget_pages(offsets)
-    return found, cuts
-
-
-def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
-    """Return the sentences of a corpus with ``</s>`` after each, and their offsets; a mapped corpus stays mapped."""
-    boundary = corpus.vocabulary.boundary_id
-    if isinstance(corpus.ids, np.memmap):
-        return join_texts(with_ends(*block, boundary) for block in corpus.blocks())
-    return with_ends(corpus.ids, corpus.offsets, boundary)
 
 
 # -- passes over text --------------------------------------------------------------------------------
@@ -165,11 +144,11 @@ class Tables:
             for at in range(int(offsets[begin]), stop, size):
                 tokens = slice(at, min(at + size, stop))
                 cuts = np.clip(offsets[begin : end + 1], at, tokens.stop) - at
-                found, first = self._pass(ids[tokens], cuts, first), None
-                yield tokens, found
+                passed, first = self._pass(ids[tokens], cuts, first), None
+                yield tokens, passed
                 if tokens.stop < stop:
                     before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
-                    first = self.reach(int(before), found.states[-1], int(after))
+                    first = self.reach(int(before), passed.states[-1], int(after))
 
     def _pass(self, ids: Ids, offsets: Offsets, first: _Floats | None) -> hmm.Forward:
         seen = Observed.of(ids, offsets, self.lexicon)
@@ -200,8 +179,8 @@ class Tables:
         """
         joint = np.asarray(reached * self.emissions[self.lexicon.places[word]], np.float32)
         total = joint.sum(dtype=np.float64)
-        now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
-        return math.log(max(total, MIN_PROBABILITY)), now
+        states = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
+        return math.log(max(total, MIN_PROBABILITY)), states
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""

@@ -14,7 +14,8 @@ from tacenda.settings import configured_by
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.parameters import KINDS, Features, Free, Lexicon
 from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, PLAN, VLHMMSettings
-from tacenda_lm.hidden_markov.tables import pairs_of, text_of
+from tacenda_lm.hidden_markov.tables import pairs_of
+from tacenda_lm.sequences import encode_corpus
 from tacenda_lm.training import train
 
 # small texts have smaller batches, down to so many words
@@ -62,8 +63,8 @@ class VLHMM(HiddenMarkov):
             # where held-out text ends training early, a rate that stays high finds a better model at all sizes of text
             planned = PLAN.epochs(corpus.n_tokens, n_types)
             settings = replace(settings, epochs=planned if valid is None else PLAN.max_epochs)
-        ids, offsets = text_of(corpus)
-        held_out = None if valid is None else text_of(valid)
+        ids, offsets = encode_corpus(corpus)
+        held_out = None if valid is None else encode_corpus(valid)
         method, boundary = settings.advanced.word_classes, corpus.vocabulary.boundary_id
         classes = word_classes(ids, n_types, settings.n_classes, boundary=boundary, method=method)
         lexicon = Lexicon.of(classes, settings.n_classes)

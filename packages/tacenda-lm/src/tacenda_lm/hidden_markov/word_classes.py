@@ -110,12 +110,12 @@ def _start_predictive(pairs: WordPairs, classes: _Ints, n_classes: int) -> _Pass
 
 def _merge(ids: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
     """Return Brown clusters, none empty: words that do not occur fill empty classes, or join the rarest word."""
-    found = agglomerate(ids, n_types, n_classes - 1, boundary=boundary)
+    clusters = agglomerate(ids, n_types, n_classes - 1, boundary=boundary)
     classes = np.zeros(n_types, np.int32)
-    classes[found.order] = 1 + found.classes()
-    unseen = np.setdiff1d(np.arange(n_types), [*found.order, boundary])
-    left = np.arange(1 + found.n_classes, n_classes)
-    classes[unseen] = classes[found.order[-1]] if len(found.order) else n_classes - 1
+    classes[clusters.order] = 1 + clusters.classes()
+    unseen = np.setdiff1d(np.arange(n_types), [*clusters.order, boundary])
+    left = np.arange(1 + clusters.n_classes, n_classes)
+    classes[unseen] = classes[clusters.order[-1]] if len(clusters.order) else n_classes - 1
     classes[unseen[: len(left)]] = left
     return classes
 

@@ -50,7 +50,8 @@ class WordPairs:
         self.counts = self._counted[0].unigram
         nothing = np.zeros(n_types + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
         self.before, self.after = (
-            Neighbors.of(*(found.lags[0] if found.lags else nothing)) for found in self._counted
+            Neighbors.of(*(counted.lags[0] if counted.lags else nothing))
+            for counted in self._counted
         )
 
     def blocks(self) -> Iterator[tuple[Ids, Ids, npt.NDArray[np.int32]]]:
@@ -65,5 +66,5 @@ class WordPairs:
 
     def forget(self) -> None:
         """Release the memory of pairs that are in mapped files."""
-        for array in (each for found in self._counted for lag in found.lags for each in lag):
+        for array in (each for counted in self._counted for lag in counted.lags for each in lag):
             forget_pages(array)

@@ -357,9 +357,9 @@ class HLBLTrainer(StreamTrainer):
         super().__init__(settings, tables, text, valid, accumulators=accumulators, device=device)
         self.begins = np.arange(1, len(text.ids), PIECE_WORDS, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
-        now, rates = self.current, to_device(np.array(self.rates, np.float32), device)
-        self._context = Context(now.positions, now.bias[0], rates, now.tails)
-        self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
+        p, rates = self.current, to_device(np.array(self.rates, np.float32), device)
+        self._context = Context(p.positions, p.bias[0], rates, p.tails)
+        self._nodes = Nodes(p.nodes, p.node_biases[:, 0])
         self._node_sums = NodeSums(self.accumulators["nodes"], self.accumulators["node_biases"])
         # a tail reaches to the beginning of the text; training reads it until the slowest has almost faded
         slowest = max(self.rates, default=0.0)

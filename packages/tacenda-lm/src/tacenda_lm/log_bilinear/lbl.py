@@ -21,12 +21,12 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
-from tacenda_lm.distributions import rows_of_block
+from tacenda_lm.distributions import log_softmax, rows_of_block
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, train
+from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, smooth_counts, train
 
 _ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large
 _INITIAL_ACCUMULATOR = 1e-6  # of AdaGrad
@@ -116,13 +116,9 @@ def predict(p: LBLParameters, batch: Contexts) -> Array:
 
 def score(p: LBLParameters, r: Array) -> Array:
     """Return natural log-probabilities of every word (tokens, types), eq 3.17."""
-    xp = library(r)
     s = r @ p.outputs.T
     s += p.biases[:, 0]
-    # the largest score becomes 0, so that exp cannot overflow
-    s -= xp.amax(s, axis=1, keepdims=True)
-    s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
-    return s
+    return log_softmax(s)
 
 
 def softmax(
@@ -337,8 +333,7 @@ class LBLTrainer(StreamTrainer):
         valid: Stream | None,
         device: str = "cpu",
     ) -> None:
-        smoothed = counts + 0.1  # every type gets some probability
-        noise = np.asarray(smoothed / smoothed.sum())
+        noise = smooth_counts(counts)
         self.current = _draw_parameters(settings, noise).to(device)
         tables = dict(self.current.items())
         accumulators = dict.fromkeys(tables, _INITIAL_ACCUMULATOR)

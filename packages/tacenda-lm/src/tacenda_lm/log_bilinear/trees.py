@@ -85,12 +85,12 @@ class Tree:
 
     def _check_counts(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         try:
-            found = np.asarray(counts, np.float64)
+            checked = np.asarray(counts, np.float64)
         except (TypeError, ValueError):
-            found = np.empty((0, 0))  # refused below
-        if found.shape != (self.n_words,) or not (np.isfinite(found) & (found >= 0)).all():
+            checked = np.empty((0, 0))  # refused below
+        if checked.shape != (self.n_words,) or not (np.isfinite(checked) & (checked >= 0)).all():
             raise DataError(f"give {self.n_words} counts of at least 0, one for each word")
-        return found
+        return checked
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the codes, for a saved model."""

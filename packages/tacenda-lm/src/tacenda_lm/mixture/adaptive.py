@@ -26,8 +26,8 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture.fixed import Mixture
 from tacenda_lm.mixture.weights import fit_weights, is_number, mix
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Integers, check_sequences, check_states, check_step
-from tacenda_lm.states import State, vector_of
+from tacenda_lm.sequences import Float64, Integers, check_sequences
+from tacenda_lm.states import State, check_state, check_step, vector_of
 
 _EVIDENCE_FLOOR = 0.3  # c
 _MIN_WEIGHT = 1e-8  # of lambda, in fitting
@@ -119,7 +119,7 @@ class AdaptiveMixture(Mixture):
         return self._make_state(after, self.memory * evidence + of_word[:, 0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        check_states([state])
+        check_state(state)
         inner, evidence = self._split(state)
         scores, after = self._component_scores_from(inner, ids)
         before, evidence = _accumulate(_weigh_evidence(scores), self.memory, evidence)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import is_
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -48,15 +47,11 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     blocks,
-    check_following,
-    check_pairs,
     check_sequences,
-    check_states,
-    check_step,
     encode_text,
     with_ends,
 )
-from tacenda_lm.states import State
+from tacenda_lm.states import State, check_following, check_pairs, check_states, check_step
 
 _Map = npt.NDArray[np.int32] | None
 # key in ``fitted_on`` of the components that were fitted again after the weights were
@@ -355,14 +350,10 @@ class Mixture(LanguageModel):
         return zip(*map(self._split_state, states), strict=True)
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
-        """Return the components, each with its ids of the words of `vocabulary`, None for the same ids."""
-        self._match_words()
-        return zip(self._models.values(), self._maps, strict=True)
+        """Return the components, each with its ids of the words of `vocabulary`, None for the same ids.
 
-    def _match_words(self) -> None:
-        """Bring the maps up to date, and warn of components that were fitted again.
-
-        Raises NotFittedError, and CorpusError where the components do not have the same words.
+        Warns of components that were fitted again. Raises NotFittedError, and CorpusError if the components do not have
+        the same words.
         """
         theirs = [model.vocabulary for model in self._models.values()]
         if refitted := self._find_refitted():
@@ -371,10 +362,11 @@ class Mixture(LanguageModel):
                 f"({', '.join(map(repr, refitted))}): call fit_weights with held-out text",
                 once=(self, "refitted components"),
             )
-        if not _are_same(self._mapped, theirs):
+        if self._mapped != theirs:
             named = zip(theirs, self._models, strict=True)
             self._maps = [_make_map(theirs[0], vocabulary, name) for vocabulary, name in named]
-            self._mapped = theirs
+        self._mapped = theirs
+        return zip(self._models.values(), self._maps, strict=True)
 
     # -- saved model -------------------------------------------------------------------------------
 
@@ -396,7 +388,7 @@ class Mixture(LanguageModel):
         return {"components": list(self._models), **numbers}
 
     def arrays(self) -> Saved:
-        self._match_words()
+        self._with_maps()  # raises unless the components can be mixed
         return {"weights": self._weights}
 
     def nested(self) -> Mapping[str, Estimator]:
@@ -415,7 +407,7 @@ class Mixture(LanguageModel):
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
             model = cls({name: nested[name] for name in names}, **numbers)
-            model._match_words()
+            model._with_maps()
         except (ConfigurationError, CorpusError, NotFittedError) as error:
             raise ArtifactError(f"its components or numbers do not fit: {error}") from error
         model._weights = weights
@@ -449,11 +441,6 @@ def _count_fits(model: Any) -> list[int]:
     """Return ``n_fits`` of a model and of the models in it."""
     inner = (n for part in model.nested().values() for n in _count_fits(part))
     return [getattr(model, "n_fits", 0), *inner]
-
-
-def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Return whether two sequences consist of the same objects."""
-    return len(first) == len(second) and all(map(is_, first, second))
 
 
 def _renumber(words: Ids, ids: _Map) -> Ids:

@@ -69,10 +69,10 @@ def _maximize_likelihood(likely: Float64) -> Float64:
         change = -unit * np.linalg.lstsq(curvature, unit * slope, rcond=1e-13)[0]
         change_of_z = target / w - z - z * change / w
         step, expected = _find_largest_step(w, change), slope @ change
-        now = _compute_loss(w, likely, target)
+        loss = _compute_loss(w, likely, target)
         # the last term is for rounding: the last steps are too small to lower the loss
         while (
-            _compute_loss(w + step * change, likely, target) > now + 1e-4 * step * expected + 1e-14
+            _compute_loss(w + step * change, likely, target) > loss + 1e-4 * step * expected + 1e-14
         ):
             step /= 2
         w, z = w + step * change, z + _find_largest_step(z, change_of_z) * change_of_z

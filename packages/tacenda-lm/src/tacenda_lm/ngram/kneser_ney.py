@@ -40,20 +40,16 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.ngram import MAX_CODED_LOG_PROB, MAX_LOG_PROB
 from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups
 from tacenda_lm.perplexity import Perplexity
-from tacenda_lm.sequences import (
-    Float64,
-    Ids,
-    Integers,
-    Offsets,
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_sequences, check_word
+from tacenda_lm.states import (
+    State,
     check_following,
     check_pairs,
-    check_sequences,
     check_state,
     check_states,
     check_step,
-    check_word,
+    not_of_this_model,
 )
-from tacenda_lm.states import State, not_of_this_model
 from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:

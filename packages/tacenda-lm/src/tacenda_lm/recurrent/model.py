@@ -37,10 +37,10 @@ from tacenda_lm.training import (
     averaging_weight,
     compute_perplexity,
     draw_dropout_mask,
+    smooth_counts,
     train,
 )
 
-_ADDED_COUNT = 0.1  # added to the count of every word, so that none has a frequency of zero
 _INITIAL_SCALE = 0.1  # standard deviation of the first parameters of a random start
 _MAX_GRADIENT_NORM = 5.0  # of a step
 _RATE_DECAY = 0.5  # factor of the rate after each epoch, once it falls
@@ -156,12 +156,12 @@ class RecurrentLM(StreamModel):
         Raises ConfigurationError, ArtifactError.
         """
         settings, width = self.settings, self.settings.width
-        counts = corpus.type_counts + _ADDED_COUNT
-        frequencies = counts / counts.sum()
+        frequencies = smooth_counts(corpus.type_counts)
         if settings.lds is None:
             rng = np.random.default_rng([settings.seed, 1])
-            sizes, scale = (width, len(counts), len(counts)), np.float32(_INITIAL_SCALE)
-            A, B, C = (rng.standard_normal((n, width), np.float32) * scale for n in sizes)
+            types, scale = len(frequencies), np.float32(_INITIAL_SCALE)
+            shapes = (width, width), (types, width), (types, width)
+            A, B, C = (rng.standard_normal(shape, np.float32) * scale for shape in shapes)
             outputs = np.column_stack([C, np.log(frequencies).astype(np.float32)])
             return Network(A, B, np.zeros((1, width), np.float32), outputs), None
         system = LinearSystem.load(settings.lds, corpus.vocabulary)

@@ -54,10 +54,10 @@ class Network(NamedTuple):
         return len(self.transitions)
 
 
-def step(p: Network, h: Floats, read: Floats) -> Floats:
-    """Return h_t (rows, width) from h_{t-1} (rows, width) and ``read``, B w_{t-1} + a (rows, width)."""
+def step(p: Network, h: Floats, inputs: Floats) -> Floats:
+    """Return h_t (rows, width) from h_{t-1} (rows, width) and ``inputs``, B w_{t-1} + a (rows, width)."""
     z = h @ p.transitions.T
-    z += read
+    z += inputs
     # sigma(z) - 1/2 = tanh(z / 2) / 2, which cannot overflow
     z *= z.dtype.type(0.5)
     np.tanh(z, out=z)
@@ -90,9 +90,9 @@ def score_targets(
     """
     log_probs = np.empty(len(states), states.dtype)
     d_states = np.empty((0 if gradient is None else len(states), p.width), states.dtype)
-    for begin, read, e in _score_blocks(p, states):
-        end = begin + len(read)
-        rows, words = np.arange(len(read)), targets[begin:end]
+    for begin, padded, e in _score_blocks(p, states):
+        end = begin + len(padded)
+        rows, words = np.arange(len(padded)), targets[begin:end]
         of_targets = e[rows, words]
         np.exp(e, out=e)
         sums = e.sum(axis=1)
@@ -103,20 +103,20 @@ def score_targets(
         # fewer elements
         e[rows, words] -= sums
         np.divide(e @ p.outputs[:, :-1], sums[:, None], out=d_states[begin:end])
-        read /= sums[:, None]
+        padded /= sums[:, None]
         if begin:
-            gradient += e.T @ read
+            gradient += e.T @ padded
         else:
-            np.matmul(e.T, read, out=gradient)
+            np.matmul(e.T, padded, out=gradient)
     return log_probs, d_states
 
 
 def predict(p: Network, states: Floats) -> Floats:
     """Return natural log-probabilities (tokens, types) of every word after each state (tokens, width)."""
     log_probs = np.empty((len(states), len(p.outputs)), states.dtype)
-    for begin, read, s in _score_blocks(p, states):
+    for begin, padded, s in _score_blocks(p, states):
         s -= np.log(np.exp(s).sum(axis=1, keepdims=True))
-        log_probs[begin : begin + len(read)] = s
+        log_probs[begin : begin + len(padded)] = s
     return log_probs
 
 
@@ -128,10 +128,10 @@ def _score_blocks(p: Network, states: Floats) -> Iterator[tuple[int, Floats, Flo
     rows = max(1, SCORES_PER_BLOCK // len(p.outputs))
     for begin in range(0, len(states), rows):
         block = states[begin : begin + rows]
-        read = np.concatenate([block, np.ones((len(block), 1), block.dtype)], axis=1)
-        s = read @ p.outputs.T
+        padded = np.concatenate([block, np.ones((len(block), 1), block.dtype)], axis=1)
+        s = padded @ p.outputs.T
         s -= s.max(axis=1, keepdims=True)
-        yield begin, read, s
+        yield begin, padded, s
 
 
 class RecurrentPredictor(Predictor):

@@ -54,8 +54,8 @@ class JointTokens(Arrays):
         joint = cls(nothing, nothing, types, unknown)
         for k in range(2, windows.shape[1] + 1):
             possible, key = joint._compute_keys(windows[:, :k])
-            found = np.unique(key[possible])
-            runs, sizes = np.append(joint.runs, found), np.append(joint.run_sizes, len(found))
+            new = np.unique(key[possible])
+            runs, sizes = np.append(joint.runs, new), np.append(joint.run_sizes, len(new))
             joint = cls(runs, sizes, types, unknown)
         return joint
 

@@ -25,14 +25,13 @@ from tacenda_lm.state_space.prediction import PieceReader, StateSpacePredictor, 
 from tacenda_lm.state_space.recurrence import LIMIT, Parameters, Piece, Recurrence
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Pieces, Stream, streams_of
-from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, train
+from tacenda_lm.training import Gradient, StreamTrainer, draw_dropout_mask, smooth_counts, train
 
 # what training begins with
 _INITIAL_SCALE = 0.1  # of the elements of matrices
 _FEATURES_SCALE = 5  # of feature vectors, relative to other matrices
 _INITIAL_REACH = 1.0  # of a token's e on its own score through the internal state
 _INITIAL_MEMORY = 0.8  # share of an element of the internal state that is left after a token
-_ADDED_COUNT = 0.1  # added to the count of every token, so that none is impossible
 _INITIAL_SUM = 1e-6  # of squares, in AdaGrad
 
 _MAX_GRADIENT_NORM = 1.0  # of the mean gradient of a token; a longer gradient is scaled down
@@ -242,8 +241,7 @@ def draw_parameters(
         outputs[:, :q] *= np.float32(reach / _INITIAL_SCALE)
         features *= np.float32(_FEATURES_SCALE)
     features[unknown] = 0
-    smoothed = counts + _ADDED_COUNT
-    biases = np.log(smoothed / smoothed.sum()) if advanced.biases else np.zeros(types)
+    biases = np.log(smooth_counts(counts)) if advanced.biases else np.zeros(types)
     return Parameters(
         transition,
         outputs,
@@ -327,9 +325,9 @@ class GradientTrainer(StateSpaceTrainer):
             shape = (*piece.words.shape, self.current.outputs.shape[1])
             keep = draw_dropout_mask(shape, settings.dropout, rng)
         recurrence = Recurrence(self.current)
-        found = recurrence.forward(piece, self._carried, keep)
-        loss, gradients = recurrence.backward(piece, found, keep)
-        self._carried[:] = found.after
+        passed = recurrence.forward(piece, self._carried, keep)
+        loss, gradients = recurrence.backward(piece, passed, keep)
+        self._carried[:] = passed.after
         self._leave_out_fixed(gradients)
         per_token = 1 / max(float(piece.live.sum()), 1.0)
         squares = sum(float((gradient * gradient).sum()) for _, gradient in gradients.values())

@@ -290,7 +290,7 @@ def _read_texts(
     masks: tuple[Floats, ...],
     rows: Floats,
     q: Floats,
-    found: tuple[Floats, Floats],
+    results: tuple[Floats, Floats],
 ) -> None:
     """Do the loop of `Recurrence.forward`, with one step of ascent from every predicted state, text after text.
 
@@ -313,20 +313,20 @@ def _read_texts(
         The part of the scores that comes from inputs and biases (steps, texts, types); becomes log-probabilities.
     q
         (texts, internal); becomes the states after the last step.
-    found
+    results
         The states (steps, texts, internal) and errors e (steps, texts, types), which are written.
     """
-    (outputs, transition, gain), (live, seen, keep), (states, errors) = matrices, masks, found
+    (outputs, transition, gain), (live, seen, keep), (states, errors) = matrices, masks, results
     length, texts, types = rows.shape
     n = q.shape[1]
     shown, following = np.empty(n, q.dtype), np.empty(n, q.dtype)
     for s in range(texts):
-        now = q[s]
+        state = q[s]
         for t in range(length):
             log_probs, e = rows[t, s], errors[t, s]
-            states[t, s] = now
+            states[t, s] = state
             for i in range(n):
-                shown[i] = now[i] * keep[t, s, i] if keep.size else now[i]
+                shown[i] = state[i] * keep[t, s, i] if keep.size else state[i]
             # u = B (keep o q) and what inputs and biases add, of which a softmax is taken
             highest = -np.inf
             for w in range(types):
@@ -341,11 +341,11 @@ def _read_texts(
             for i in range(n):
                 following[i] = from_inputs[t, s, i]
                 for j in range(n):
-                    following[i] += transition[i, j] * now[j]
+                    following[i] += transition[i, j] * state[j]
             for w in range(types):
                 log_probs[w] -= np.log(total)
                 e[w] = ((w == words[t, s]) - np.exp(log_probs[w])) * seen[t, s]
                 for i in range(n):
                     following[i] += e[w] * gain[w, i]
             for i in range(n):
-                now[i] = min(max(following[i], -limit), limit) * live[t, s]
+                state[i] = min(max(following[i], -limit), limit) * live[t, s]
