@@ -4,6 +4,8 @@ import pytest
 
 import tacenda_lm as lm
 from tacenda.errors import ConfigurationError
+from tacenda_lm.hidden_markov import settings as vlhmm
+from tacenda_lm.log_bilinear import hlbl
 
 REFUSED = [
     (lm.VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
@@ -35,6 +37,20 @@ REFUSED = [
 def test_options_that_do_not_go_together_are_refused(kind, options, said):
     with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.*{said}"):
         kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_tokens", "n_types", "epochs"),
+    [
+        (hlbl, 887_521, 10_000, 13), (hlbl, 100_000, 12_310, 2), (hlbl, 300_000, 20_002, 3),
+        (hlbl, 26_000_000, 40_002, 13), (hlbl, 5, 9, 1),
+        (vlhmm, 99_898, 5_943, 5), (vlhmm, 299_988, 12_219, 7), (vlhmm, 899_785, 20_002, 12),
+        (vlhmm, 26_000_000, 40_002, 30),
+    ],
+)  # fmt: skip
+def test_epochs_are_planned_by_the_tokens_that_a_word_has(model, n_tokens, n_types, epochs):
+    """Thirteen of an HLBL for Penn Treebank, and as many as were best on mixed prose of two sizes."""
+    assert model.PLAN.epochs(n_tokens, n_types) == epochs
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tacenda_lm.cache import sum_matching_weights, sum_recent_weights
 from tacenda_lm.line_sketch import find_lines
 
 HLBL_SMALL = {"width": 6, "context": 2, "copies": 1, "epochs": 1}
+RECURRENT_SMALL = {"width": 5, "epochs": 1, "streams": 2, "window_words": 4}
 
 
 def text(n=60, seed=0):
@@ -101,16 +102,12 @@ def test_a_unigram_cache_is_what_its_equation_says(options):
     check(UnigramCache(**options).fit(corpus()), by_hand)
 
 
+@pytest.mark.parametrize("model", [HLBL(**HLBL_SMALL), RecurrentLM(**RECURRENT_SMALL)], ids=str)
 @pytest.mark.parametrize("options", NEURAL, ids=str)
-def test_a_neural_cache_is_what_its_equation_says(options, hlbl, monkeypatch):
+def test_a_neural_cache_is_what_its_equation_says(options, model, monkeypatch):
     monkeypatch.setattr(neural, "_ROWS_PER_BLOCK", 4)
     monkeypatch.setattr(neural, "_WORDS_PER_BLOCK", 10)
-    check(NeuralCache.over(hlbl, **options), by_hand_neural)
-
-
-def test_a_neural_cache_of_a_recurrent_model_is_what_its_equation_says():
-    model = RecurrentLM(width=5, epochs=1, streams=2, window_words=4).fit(corpus())
-    check(NeuralCache.over(model, window=6, prior_words=0.2), by_hand_neural)
+    check(NeuralCache.over(model.fit(corpus()), **options), by_hand_neural)
 
 
 @pytest.mark.parametrize("across", [True, False])
@@ -118,10 +115,9 @@ def test_vectors_of_a_text_are_those_of_its_states(across):
     """For both models that have them, whose contexts may end with the sentence."""
     ids = np.array([1, 3, 0, 0, 4, 2, 0, 5], np.int32)
     ids[ids == 0] = corpus().vocabulary.boundary_id
-    recurrent = {"width": 5, "epochs": 1, "streams": 2, "window_words": 4}
     for model in (
         HLBL(**HLBL_SMALL, across_sentences=across),
-        RecurrentLM(**recurrent, across_sentences=across),
+        RecurrentLM(**RECURRENT_SMALL, across_sentences=across),
     ):
         state, expected = model.fit(corpus()).start(), []
         for word in ids.tolist():
@@ -245,11 +241,10 @@ def test_a_fit_of_a_neural_cache_is_that_of_its_model(tmp_path):
 
 
 def test_marks_that_are_kept_are_those_of_its_model():
-    options = {"width": 4, "epochs": 1, "streams": 2, "window_words": 4}
     marked, marks = "a b </s> c\nb c\n" * 3, "keep"
-    model = RecurrentLM(**options).fit(marked, marks=marks)
-    cache = NeuralCache.over(RecurrentLM(**options)).fit(marked, marks=marks)
-    mixture = Mixture([NeuralCache.over(RecurrentLM(**options))]).fit(marked, marks=marks)
+    model = RecurrentLM(**RECURRENT_SMALL).fit(marked, marks=marks)
+    cache = NeuralCache.over(RecurrentLM(**RECURRENT_SMALL)).fit(marked, marks=marks)
+    mixture = Mixture([NeuralCache.over(RecurrentLM(**RECURRENT_SMALL))]).fit(marked, marks=marks)
     expected = NeuralCache.over(model).surprisal("a b c")
     for found in (cache, mixture):
         assert found.fitted_on["n_sentences"] == model.fitted_on["n_sentences"]

@@ -14,7 +14,7 @@ from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.network import draw_network
 from tacenda_lm.hidden_markov.parameters import Lexicon
-from tacenda_lm.hidden_markov.settings import PLAN, VLHMMSettings
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import BlockStore, Observed
 from tacenda_lm.hidden_markov.training import Trainer, log_likelihood
 
@@ -31,16 +31,6 @@ KINDS = [
 IDS, OFFSETS = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 5, 10])
 COUNTS = np.bincount(IDS)
 LEXICON = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
-
-
-@pytest.mark.parametrize(
-    ("n_tokens", "n_types", "epochs"),
-    [(99_898, 5_943, 5), (299_988, 12_219, 7), (899_785, 20_002, 12), (26_000_000, 40_002, 30)],
-)
-def test_epochs_are_planned_by_the_text_where_no_held_out_text_ends_training(
-    n_tokens, n_types, epochs
-):
-    assert PLAN.epochs(n_tokens, n_types) == epochs
 
 
 @pytest.mark.parametrize("held_out", [False, True])

@@ -48,21 +48,6 @@ def test_columns_that_dropout_leaves_out_do_not_move(trainer, monkeypatch):
         np.testing.assert_array_equal(moved, kept == 1, name)
 
 
-@pytest.mark.parametrize(
-    ("n_tokens", "n_types", "epochs"),
-    [
-        (887_521, 10_000, 13),
-        (100_000, 12_310, 2),
-        (300_000, 20_002, 3),
-        (26_000_000, 40_002, 13),
-        (5, 9, 1),
-    ],
-)
-def test_epochs_are_planned_by_the_tokens_that_a_word_has(n_tokens, n_types, epochs):
-    """Thirteen for Penn Treebank, and as many as were best on mixed prose of two sizes."""
-    assert hlbl.PLAN.epochs(n_tokens, n_types) == epochs
-
-
 def test_a_fit_has_the_epochs_that_were_planned():
     text = [["a", "b", "c"], ["b", "c", "a", "a"]] * 8
     small = {"width": 4, "copies": 1}

@@ -15,7 +15,7 @@ from tacenda_lm.recurrent.model import (
     RecurrentLMSettings,
     RecurrentTrainer,
     ReduceOnPlateau,
-    Windows,
+    RingWindows,
 )
 from tacenda_lm.streams import Stream
 
@@ -26,7 +26,7 @@ SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
     ("n", "streams", "window"), [(103, 4, 7), (5, 20, 3), (1, 1, 1), (64, 8, 8)]
 )
 def test_an_epoch_reads_every_word_in_order_and_starts_elsewhere_next_time(n, streams, window):
-    source = Windows(np.arange(n, dtype=np.int32), streams, window, seed=0)
+    source = RingWindows(np.arange(n, dtype=np.int32), streams, window, seed=0)
     for epoch in (0, 1):
         batches = list(source.batches(epoch))
         assert len(batches) == source.n_batches(epoch)
@@ -47,7 +47,7 @@ def test_an_epoch_reads_every_word_in_order_and_starts_elsewhere_next_time(n, st
 def test_streams_and_windows_identify_a_source():
     words = np.arange(50, dtype=np.int32)
     prints = {
-        Windows(words, *options).fingerprint()
+        RingWindows(words, *options).fingerprint()
         for options in ((4, 5, 0), (5, 5, 0), (4, 6, 0), (4, 5, 1))
     }
     assert len(prints) == 4
@@ -150,7 +150,7 @@ def trainer_of(averaging):
 
 def test_the_average_follows_the_parameters_as_a_plain_loop_says():
     trainer = trainer_of(0.9)
-    source = Windows(trainer.ring, 4, 5, 0)
+    source = RingWindows(trainer.ring, 4, 5, 0)
     expected = [table.astype(np.float64) for table in trainer.network]
     batches = [batch for epoch in range(5) for batch in source.batches(epoch)]
     assert len(batches) > 130  # beyond the first hundred steps every tenth counts
@@ -170,7 +170,7 @@ def test_the_average_follows_the_parameters_as_a_plain_loop_says():
 def test_the_model_is_the_average_and_without_averaging_the_parameters():
     for averaging in (0.9, 0.0):
         trainer = trainer_of(averaging)
-        for batch in Windows(trainer.ring, 4, 5, 0).batches(0):
+        for batch in RingWindows(trainer.ring, 4, 5, 0).batches(0):
             trainer.step(batch, 1.0)
         same = np.array_equal(trainer.average.outputs, trainer.network.outputs)
         assert same == (averaging == 0)
@@ -180,7 +180,7 @@ def test_the_model_is_the_average_and_without_averaging_the_parameters():
 
 def test_training_goes_on_from_loaded_averages():
     trainer, other = trainer_of(0.9), trainer_of(0.9)
-    for batch in Windows(trainer.ring, 4, 5, 0).batches(0):
+    for batch in RingWindows(trainer.ring, 4, 5, 0).batches(0):
         trainer.step(batch, 1.0)
     other.load_parameters(pack(trainer.learned))
     for network in (other.network, other.average):

@@ -142,7 +142,7 @@ class RecurrentLM(StreamModel):
             factor = max(_RATE_DECAY, slowest)
             schedule = FallingAfter(settings.learning_rate, factor, constant)
         trainer = RecurrentTrainer(settings, network, text, held_out, rate)
-        source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
+        source = RingWindows(trainer.ring, settings.streams, settings.window_words, settings.seed)
         run = replace(run, callbacks=(*run.callbacks, WhenSettled()))
         # a resumed fit may have more epochs, and may find the same LDS in another folder
         identity = {"start": lds}
@@ -183,7 +183,7 @@ class RecurrentLM(StreamModel):
 # -- training ----------------------------------------------------------------------------------------
 
 
-class Windows:
+class RingWindows:
     """The windows of a text, which is a ring: after its last word comes its first.
 
     Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
