@@ -1,10 +1,3 @@
-"""Measurements of the token embeddings; every module runs as `python -m benchmarks.embeddings.X`.
+"""Measurements of the token embeddings; every module runs as `python -m benchmarks.embeddings.X`."""
 
-This file runs before numpy is imported and pins the BLAS to one thread, unless the environment says
-otherwise: times are per core, and a benchmark does not take the machine from its neighbors.
-"""
-
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, os.environ.get("TACENDA_BENCH_THREADS", "1"))
+from benchmarks import one_thread  # noqa: F401

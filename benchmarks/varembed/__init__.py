@@ -1,9 +1,3 @@
-"""Measurements of VarEmbed; every module runs as `python -m benchmarks.varembed.X`.
+"""Measurements of VarEmbed; every module runs as `python -m benchmarks.varembed.X`."""
 
-This file runs before numpy is imported and pins the BLAS to one thread, unless the environment says otherwise.
-"""
-
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, os.environ.get("TACENDA_BENCH_THREADS", "1"))
+from benchmarks import one_thread  # noqa: F401
