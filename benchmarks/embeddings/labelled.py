@@ -7,7 +7,6 @@ web English (EWT), newswire (treebank sample, CoNLL-2000, CoNLL-2003) and social
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,10 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacenda import datasets
 from tacenda.datasets import columns, conllu, treebank
 
-SIZES: tuple[int | None, ...] = (250, 1000, None)
 SPLIT_SEED = 0
+PARTS = ("train", "dev", "test")
+SCHEMES: dict[str, columns.Scheme] = {"conll2003": "iob1", "wnut17": "iob2"}  # of entities
 
 
 class Sentence(NamedTuple):
@@ -44,36 +45,18 @@ class Task:
         return np.random.default_rng(seed).permutation(len(self.train))[:size]
 
 
-def data_folder() -> Path:
-    """Return the evaluation data's folder, from TACENDA_DATA."""
-    folder = os.environ.get("TACENDA_DATA")
-    if not folder or not Path(folder).is_dir():
-        raise SystemExit("These benchmarks measure on real text: set TACENDA_DATA to its folder.")
-    return Path(folder)
-
-
 @cache
 def load(name: str) -> Task:
-    folder = data_folder()
-    if name in ("ewt-upos", "ewt-xpos", "ewt-arcs"):
-        return _ewt(name, folder / "ud" / "UD_English-EWT")
-    if name in ("treebank-xpos", "treebank-drawn"):
-        return _treebank(name, folder / "tagging" / "treebank-sample" / "treebank.zip")
+    if name.startswith("ewt-"):
+        files = datasets.locate("ud-english-ewt")
+        return Task(name, *(universal(files[part], name.removeprefix("ewt-")) for part in PARTS))
+    if name.startswith("treebank-"):
+        return _treebank(name)
     if name == "conll2000":
-        return _chunks(folder / "tagging" / "conll2000")
-    if name == "conll2003":
-        names = ("eng.train", "eng.testa", "eng.testb")
-        return _entities(name, [folder / "tagging" / "conll2003" / file for file in names], "iob1")
-    if name == "wnut17":
-        names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
-        return _entities(name, [folder / "tagging" / "wnut17" / file for file in names], "iob2")
-    raise ValueError(f"No labelled data set is called {name!r}.")
-
-
-def _ewt(name: str, folder: Path) -> Task:
-    parts = ("train.conllu.xz", "dev.conllu", "test.conllu")
-    tags = name.removeprefix("ewt-")
-    return Task(name, *(universal(folder / f"en_ewt-ud-{part}", tags) for part in parts))
+        return _chunks()
+    files, scheme = datasets.locate(name), SCHEMES[name]
+    read = (columns.read_ner(files[part], scheme) for part in PARTS)
+    return Task(name, *([Sentence(list(w), list(tags)) for w, tags in part] for part in read))
 
 
 def arcs(sentence: conllu.Sentence) -> list[str]:
@@ -90,14 +73,14 @@ def universal(path: Path, tags: str = "upos") -> list[Sentence]:
     ]
 
 
-def _treebank(name: str, archive: Path) -> Task:
+def _treebank(name: str) -> Task:
     """The sample with its Penn tags, split by file; quotes as in plain text.
 
     `treebank-xpos` takes the files in their order: 0001-0110 train, 0111-0125 dev, 0126-0199 test.
     `treebank-drawn` draws them, with a seed of its own: 120 train, 29 dev, 50 test.
     """
     parts: tuple[list[Sentence], ...] = ([], [], [])
-    with zipfile.ZipFile(archive) as files:
+    with zipfile.ZipFile(datasets.locate("treebank-sample")["trees"]) as files:
         names = sorted(n for n in files.namelist() if "combined/" in n and n.endswith(".mrg"))
         ends = (110, 125)
         if name == "treebank-drawn":
@@ -111,28 +94,21 @@ def _treebank(name: str, archive: Path) -> Task:
     return Task(name, *parts)
 
 
-def _chunks(folder: Path) -> Task:
+def _chunks() -> Task:
     """CoNLL-2000: the last 936 of the 8,936 training sentences are the dev part, which it lacks."""
+    files = datasets.locate("conll2000")
     train, test = (
         [
             Sentence(_plain_quotes(each["word"]), list(each["chunk"]))
-            for each in columns.read(folder / file, columns.CONLL2000)
+            for each in columns.read(files[part], columns.CONLL2000)
         ]
-        for file in ("train.txt", "test.txt")
+        for part in ("train", "test")
     )
     return Task("conll2000", train[:-936], train[-936:], test)
 
 
 def _plain_quotes(words: Iterable[str]) -> list[str]:
     return ['"' if word in ("``", "''") else word for word in words]
-
-
-def _entities(name: str, paths: list[Path], scheme: columns.Scheme) -> Task:
-    parts = []
-    for path in paths:
-        read = columns.read_ner(path, scheme)
-        parts.append([Sentence(list(words), list(tags)) for words, tags in read])
-    return Task(name, *parts)
 
 
 def spans(tags: list[str]) -> set[tuple[int, int, str]]:

@@ -25,12 +25,14 @@ from spacy.training import Example
 from spacy.training.converters import conllu_to_docs
 
 import tacenda
-from benchmarks import kept, reporting
+from benchmarks import kept, pictures
 from benchmarks.embeddings import labelled, pipeline_speed, pipelines, spacy_rows, subwords
 from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
 from tacenda.corpus.lines import numbered_lines
 from tacenda.datasets import conllu
+from tacenda.datasets.catalogue import data_root
+from tacenda.errors import DataError
 from tacenda_embeddings import LDS, SumEmbed
 
 DEV = 250  # sentences, where a treebank has no dev part besides what is trained on
@@ -84,9 +86,16 @@ PROTOCOL = {
 }
 
 
+def data_folder() -> Path:
+    """Return the folder of the evaluation data. Raises DataError where TACENDA_DATA names none."""
+    if (root := data_root()) is None:
+        raise DataError("these treebanks are evaluation data: set TACENDA_DATA to their folder")
+    return root
+
+
 def find(file: str) -> Path:
     """Return the only file of the data that has this name before its ending."""
-    [path] = labelled.data_folder().rglob(f"{file}.*")
+    [path] = data_folder().rglob(f"{file}.*")
     return path
 
 
@@ -99,7 +108,7 @@ def lines(name: str) -> Iterator[str]:
             paragraphs = path.read_text(encoding="utf8").split("\n\n")
             yield from (" ".join(each.split()) for each in paragraphs)
     if not LANGUAGES[name].raw:
-        path = labelled.data_folder() / "languages" / name / "raw.txt.xz"
+        path = data_folder() / "languages" / name / "raw.txt.xz"
         yield from (line for _, line in numbered_lines(path))
 
 
@@ -245,31 +254,22 @@ DOTS = {
 
 def picture(rows: list[Row]) -> None:
     """Draw tag accuracy with 250 sentences, a line for each language."""
-    pyplot = reporting.pyplot()
-
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
     names = list(dict.fromkeys(row["task"] for row in rows))
-    axes.hlines(range(len(names)), 70, 97, color="#e2e8f0", lw=1, zorder=0)
-    for what, (label, color, marker) in DOTS.items():
-        means = {row["task"]: row["test 250"]["mean"] for row in rows if row["row"] == what}
-        places = [names.index(task) for task in means]
-        axes.plot(means.values(), places, marker, ms=8, color=color, label=label)
-    axes.set_yticks(range(len(names)), [name.capitalize() for name in names], fontsize=12)
-    axes.invert_yaxis()
-    axes.set_xlabel("tag accuracy, %, with 250 labeled sentences", fontsize=12)
-    axes.tick_params(axis="x", labelsize=11)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.legend(
-        fontsize=10,
-        frameon=False,
-        ncols=5,
-        loc="outside upper center",
-        handletextpad=0.1,
-        columnspacing=1,
-    )
-    figure.savefig(reporting.RESULTS / "embeddings-languages.png", dpi=150)
-    pyplot.close(figure)
+    with pictures.picture("embeddings-languages", (6.4, 3.4)) as [[axes]]:
+        axes.hlines(range(len(names)), 70, 97, color="#e2e8f0", lw=1, zorder=0)
+        for what, (label, color, marker) in DOTS.items():
+            means = {row["task"]: row["test 250"]["mean"] for row in rows if row["row"] == what}
+            places = [names.index(task) for task in means]
+            axes.plot(means.values(), places, marker, ms=8, color=color, label=label)
+        axes.set_yticks(range(len(names)), [name.capitalize() for name in names], fontsize=12)
+        axes.invert_yaxis()
+        axes.set_xlabel("tag accuracy, %, with 250 labeled sentences", fontsize=12)
+        axes.tick_params(axis="x", labelsize=11)
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        spacing = {"handletextpad": 0.1, "columnspacing": 1}
+        where = {"loc": "outside upper center", "ncols": 5}
+        axes.figure.legend(fontsize=10, frameon=False, **where, **spacing)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ parts of the labelled data are never among them.
 from __future__ import annotations
 
 import io
-import lzma
 import tarfile
 from collections.abc import Iterator
 from functools import cache
@@ -18,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import kept
-from benchmarks.embeddings.labelled import data_folder
-from tacenda import Corpus
+from tacenda import Corpus, datasets
+from tacenda.corpus.lines import numbered_lines
 from tacenda.tokenizers import get_tokenizer
 
 MAX_VOCABULARY = 40_000
@@ -28,13 +27,11 @@ N_CLASSES = 320  # of Brown et al. 1992
 
 def lines(name: str) -> Iterator[str]:
     """Yield the lines of one text."""
-    data = data_folder() / "lm"
     if name == "wiki":
-        path = data / "wikipedia-good-articles" / "train.txt.xz"
-        with lzma.open(path, "rt", encoding="utf8") as stream:
-            yield from stream
+        path = datasets.locate("wikipedia-good-articles")["train"]
+        yield from (line for _, line in numbered_lines(path))
         return
-    with tarfile.open(data / "english-novels" / "english-novels.tar.xz") as archive:
+    with tarfile.open(datasets.locate("english-novels")["novels"]) as archive:
         for member in archive:
             if content := archive.extractfile(member) if member.isfile() else None:
                 yield from io.TextIOWrapper(content, encoding="utf8")
