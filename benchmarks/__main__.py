@@ -12,7 +12,6 @@ reported at the end and does not stop the others.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 
@@ -26,13 +25,9 @@ def state(part: Part) -> str:
     """Return `fresh`, `missing`, or `changed` with the modules that were different when the part was measured."""
     modules: dict[str, None] = {}
     for result in part.results:
-        path = reporting.RESULTS / f"{result}.json"
-        if not path.exists():
+        if (report := reporting.stored(result)) is None:
             return "missing"
-        report = json.loads(path.read_text(encoding="utf-8"))
-        for run, rows in reporting.runs_of(report, report["rows"]):
-            if reporting.ours(rows):
-                modules |= dict.fromkeys(freshness.changed(run))
+        modules |= dict.fromkeys(reporting.changed(report, report["rows"]))
     named = ", ".join("code that was not recorded" if name == "?" else name for name in modules)
     return f"changed: {named}" if modules else "fresh"
 

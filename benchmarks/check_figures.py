@@ -14,7 +14,6 @@ compares speeds as multiples of the speed of another program in the same run, by
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import shlex
@@ -30,9 +29,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import freshness, kept, reporting
 
-TOLERANCE = (
-    4e-3  # relative: sums in another order change what training by gradients ends in by so much
-)
+# Relative: sums in another order change what training by gradients ends in by so much.
+TOLERANCE = 4e-3
 NEAR = 0.2  # what the median ratio of speeds, or of memory, may differ from 1 by
 DEVIATIONS = 4  # of seeds, where one is measured and the page has the mean of several
 
@@ -223,9 +221,7 @@ def run(check: Check) -> tuple[list[str], dict[str, Any]]:
             last = (done.stderr.strip() or "it wrote no rows").splitlines()[-1]
             found = [f"it ended with {done.returncode}: {last}"]
         else:
-            path = reporting.RESULTS / f"{check.result}.json"
-            stated = json.loads(path.read_text(encoding="utf-8"))["rows"]
-            rows = json.loads(file.read_text(encoding="utf-8"))
+            stated, rows = reporting.stored(check.result)["rows"], kept.read_json(file)
             found, ratio = differences(check, rows, stated), median_ratio(check, rows, stated)
     print(f"{check.result}: {check.command}: {time.monotonic() - start:.0f} s", flush=True)
     if ratio is not None:
@@ -269,9 +265,8 @@ def main() -> None:
         for check, (lines, record) in zip(wanted, pool.map(run, wanted), strict=True):
             wrong += bool(lines)
             if options.record and record["rows"]:
-                path = reporting.RESULTS / "repeated.json"
-                known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-                kept.write_json(path, dict(sorted({**known, check.result: record}.items())))
+                known = {**(reporting.stored("repeated") or {}), check.result: record}
+                kept.write_json(reporting.RESULTS / "repeated.json", dict(sorted(known.items())))
     if wrong:
         raise SystemExit(
             f"{wrong} of {len(wanted)} checks found figures that differ from their pages."

@@ -37,6 +37,11 @@ def whole() -> str:
     return digest([freshness.digest(source) for source in freshness.SOURCES.values()])
 
 
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file, or None where there is no file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON in one step, so that a file is never half written."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,8 +85,7 @@ def folder(
 def _keep(here: Path, facts: Any, make: Callable[[Path], Any], ours: bool) -> dict[str, Any]:
     """Return the figures of kept work, made now unless it is there."""
     record = here / "made.json"
-    if record.exists():
-        known = json.loads(record.read_text(encoding="utf-8"))
+    if known := read_json(record):
         if not (ours and freshness.changed(known)):
             freshness.take(known)
             return dict(known["figures"])
@@ -109,9 +113,8 @@ class Cells:
         self._known = self._read()
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        if self.path.exists():
-            return dict(json.loads(self.path.read_text(encoding="utf-8")))
-        return {"cells": {}, "code": {}}  # the modules of each cell, many of which have the same
+        # the modules of each cell, many of which have the same
+        return dict(read_json(self.path) or {"cells": {}, "code": {}})
 
     def __contains__(self, key: str) -> bool:
         cell = self._known["cells"].get(key)

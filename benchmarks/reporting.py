@@ -129,7 +129,7 @@ class Table:
         elif found and not options.no_save:
             path = self._save(found, options, options.whole)
             if self.after and path:
-                self.after(json.loads(path.read_text(encoding="utf-8"))["rows"])
+                self.after(kept.read_json(path)["rows"])
 
     def _rows(self, options: Options) -> Iterable[Row]:
         try:
@@ -177,7 +177,7 @@ def parse(doc: str | None, names: Sequence[str] = (), **declared: Any) -> Option
         add_option(parser, name, default)
     options = parser.parse_args(namespace=Options())
     given = vars(options)
-    options.whole = not options.only and all(given[n] == _listed(d) for n, d in declared.items())
+    options.whole = not options.only and all(given[n] == parser.get_default(n) for n in declared)
     freshness.watch_models()
     return options
 
@@ -187,22 +187,14 @@ def add_option(parser: argparse.ArgumentParser, name: str, default: Any) -> None
     flag = f"--{name.replace('_', '-')}"
     if isinstance(default, bool):
         parser.add_argument(flag, action="store_true")
-    elif isinstance(default, tuple):
-        kind = type(default[0])
-        choices = default if kind is str else None
+    elif isinstance(default, tuple | list):
+        kind = type(default[0]) if default else str
+        choices = default if kind is str and isinstance(default, tuple) else None
         parser.add_argument(flag, nargs="+", type=kind, choices=choices, default=list(default))
-    elif isinstance(default, list):
-        parser.add_argument(
-            flag, nargs="+", type=type(default[0]) if default else str, default=default
-        )
     else:
         parser.add_argument(
             flag, type=type(default), default=default, help="(default: %(default)s)"
         )
-
-
-def _listed(default: Any) -> Any:
-    return list(default) if isinstance(default, tuple) else default
 
 
 # -- measuring -----------------------------------------------------------------------------------------
@@ -283,24 +275,20 @@ def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
             env={**os.environ, freshness.HANDED: folder}, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
         for file in Path(folder).iterdir():
-            freshness.take(json.loads(file.read_text(encoding="utf-8")))
+            freshness.take(kept.read_json(file))
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def peak() -> int:
     """Return the most bytes that were resident in this process so far."""
+    status = Path("/proc/self/status")
+    if (
+        status.exists()
+    ):  # where `ru_maxrss` begins with the peak of the process that started this one
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def pyplot() -> Any:
-    """Return Matplotlib's, which comes with the benchmarks only, without a screen."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def published(file: str) -> Any:
@@ -314,6 +302,11 @@ def published(file: str) -> Any:
 
 
 # -- results -------------------------------------------------------------------------------------------
+
+
+def stored(name: str) -> Any:
+    """Return the report in ``benchmarks/results/<name>.json``, or None where there is none."""
+    return kept.read_json(RESULTS / f"{name}.json")
 
 
 def git(*arguments: str) -> str | None:
@@ -386,10 +379,9 @@ def save(
     path, waiting = RESULTS / f"{name}.json", kept.place() / "waiting" / f"{name}.json"
     run = json.loads(json.dumps(description(seeds), default=kept._plain))
     report = {"name": name, "run": run, "protocol": dict(protocol), "key": key, "rows": rows}
-    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    old = kept.read_json(path)
     if key is not None:
-        for each in (path, waiting):
-            before = json.loads(each.read_text(encoding="utf-8")) if each.exists() else None
+        for before in (old, kept.read_json(waiting)):
             if before and goes_with(before, report):
                 report = join(report, before, key)
     names = {row.get(key) for row in report["rows"]} if key else set()
@@ -407,8 +399,13 @@ def save(
 def goes_with(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether rows of two reports can stand in one table: the same protocol, and no code of ours has changed."""
     same = json.loads(json.dumps(new["protocol"], default=kept._plain)) == old["protocol"]
-    runs = runs_of(old, old["rows"])
-    return same and not any(ours(rows) and freshness.changed(run) for run, rows in runs)
+    return same and not changed(old, old["rows"])
+
+
+def changed(report: dict[str, Any], rows: list[Row]) -> list[str]:
+    """Return the modules of ours that are different today than when rows of ours in a report were measured."""
+    runs = (run for run, own in runs_of(report, rows) if ours(own))
+    return list(dict.fromkeys(name for run in runs for name in freshness.changed(run)))
 
 
 def ours(rows: list[Row]) -> bool:
@@ -485,8 +482,5 @@ def _cpu_model() -> str:
 if __name__ == "__main__":  # what `in_process` starts
     _module, _name, _arguments = sys.argv[1:]
     freshness.watch_models()
-    print(
-        json.dumps(
-            getattr(import_module(_module), _name)(*json.loads(_arguments)), default=kept._plain
-        )
-    )
+    _found = getattr(import_module(_module), _name)(*json.loads(_arguments))
+    print(json.dumps(_found, default=kept._plain))

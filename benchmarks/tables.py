@@ -41,7 +41,6 @@ Between `<!-- registry:operations -->` and `<!-- /registry -->` stands what the 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import tomllib
@@ -55,7 +54,6 @@ from benchmarks import freshness, parts, reporting
 from benchmarks.registry_tables import TABLES
 
 ROOT = freshness.ROOT
-RESULTS = reporting.RESULTS
 TEMPLATES = ROOT / "benchmarks" / "templates"
 LABELS = tomllib.loads((TEMPLATES / "labels.toml").read_text(encoding="utf8"))
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
@@ -126,12 +124,10 @@ def figure(call: str) -> str:
 def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, str]]:
     """The report a marker names, its rows that fulfil the conditions, and what is no condition."""
     name, *arguments = call.split()
-    path = RESULTS / f"{name}.json"
-    if "/" in name:  # figures of others, beside the benchmark that they belong to
-        path = RESULTS.parent / f"{name}.json"
-    if not path.exists():
-        raise SystemExit(f"No results are called {name!r}: there is no {path.relative_to(ROOT)}.")
-    report = json.loads(path.read_text(encoding="utf8"))
+    # with a slash: figures of others, next to the benchmark that they belong to
+    report = reporting.stored(f"../{name}" if "/" in name else name)
+    if report is None:
+        raise SystemExit(f"No results are called {name!r}: {reporting.RESULTS} has no {name}.json.")
     rows = report["rows"]
     options = {}
     for argument in arguments:
@@ -167,23 +163,16 @@ def said_of(reports: Reports, brief: bool = False) -> str:
     return f"{_days(runs)}{where}.{mixed}{_again(reports, brief)}"
 
 
-def is_old(report: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
-    """Whether rows of ours were measured by code that has changed since."""
-    runs = reporting.runs_of(report, rows)
-    return any(reporting.ours(own) and freshness.changed(run) for run, own in runs)
-
-
 def repeated(report: dict[str, Any]) -> dict[str, Any] | None:
     """Return what `check_figures` has recorded of a result since its table was measured."""
-    path = RESULTS / "repeated.json"
-    known = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
+    known = reporting.stored("repeated") or {}
     found: dict[str, Any] | None = known.get(report.get("name"))
     return found if found and found["date"] > report["run"]["date"] else None
 
 
 def _again(reports: Reports, brief: bool) -> str:
     """Say which rows of results whose code has changed were measured again, and what came of it."""
-    old = {report["name"]: report for report, rows in reports if is_old(report, rows)}
+    old = {report["name"]: report for report, rows in reports if reporting.changed(report, rows)}
     again = [found for found in map(repeated, old.values()) if found]
     if len(again) < len(old):
         n_left = len(old) - len(again)
@@ -333,12 +322,9 @@ def unmarked(text: str) -> list[str]:
     for marker in (MARKER, FIGURE, FILLED, LEGEND, REGISTRY):
         text = marker.sub(" ", text)
     prose = NOT_PROSE.sub(" ", text)
-    found = [match[0] for match in STATED.finditer(prose)]
-    numbers = [each for each in found if _is_figure(each) and _figure_only(each) not in allowed]
-    words = [
-        match[0] for match in IN_WORDS.finditer(prose) if _figure_only(match[0]) not in allowed
-    ]
-    return numbers + words
+    numbers = filter(_is_figure, (match[0] for match in STATED.finditer(prose)))
+    found = [*numbers, *(match[0] for match in IN_WORDS.finditer(prose))]
+    return [each for each in found if _figure_only(each) not in allowed]
 
 
 def _is_figure(stated: str) -> bool:
@@ -352,12 +338,12 @@ def _figure_only(stated: str) -> str:
 
 def documents() -> list[Path]:
     """The repository's Markdown files."""
-    found = {path: path.relative_to(ROOT).parts for path in sorted(ROOT.rglob("*.md"))}
-    return [
-        path
-        for path, parts in found.items()
-        if not any(part in SKIPPED or part.startswith(".") for part in parts)
-    ]
+
+    def is_left_out(path: Path) -> bool:
+        parts = path.relative_to(ROOT).parts
+        return any(part in SKIPPED or part.startswith(".") for part in parts)
+
+    return [path for path in sorted(ROOT.rglob("*.md")) if not is_left_out(path)]
 
 
 def pages() -> list[Path]:
@@ -365,12 +351,8 @@ def pages() -> list[Path]:
 
     The cards of our models are left out: the package's own tests compare their figures with those that the models hold.
     """
-    found = {path: path.relative_to(ROOT).parts for path in documents()}
-    return [
-        path
-        for path, parts in found.items()
-        if parts[0] != "benchmarks" and parts[:2] != ("packages", "tacenda-en")
-    ]
+    aside = ROOT / "benchmarks", ROOT / "packages" / "tacenda-en"
+    return [path for path in documents() if not any(map(path.is_relative_to, aside))]
 
 
 def main() -> None:

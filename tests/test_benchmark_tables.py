@@ -1,6 +1,5 @@
 """Tables and figures of the documentation come from result files; what is stale or unfounded is noticed."""
 
-import importlib.util
 import json
 
 import pytest
@@ -17,7 +16,7 @@ ROWS = [
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROOT", tmp_path)
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(reporting, "RESULTS", tmp_path)
     monkeypatch.setattr(tables, "TEMPLATES", tmp_path)
     monkeypatch.setattr(tables, "LABELS", {"every": {}})
     (tmp_path / "made-up.json").write_text(json.dumps({"rows": ROWS}))
@@ -45,7 +44,7 @@ def test_rows_and_columns_have_their_labels(folder, monkeypatch):
 
 def test_every_label_is_of_something_measured():
     found = {}
-    for path in tables.RESULTS.parent.glob("*/*.json"):
+    for path in reporting.RESULTS.parent.glob("*/*.json"):
         name = f"{path.parent.name}/{path.stem}".removeprefix("results/")
         rows = json.loads(path.read_text()).get("rows", [])
         found[name] = {str(each) for row in rows for item in row.items() for each in item}
@@ -73,9 +72,9 @@ def test_rows_are_chosen_by_their_values_and_figures_have_the_decimals_asked_for
 
 
 def test_figures_that_others_have_published_lie_beside_their_benchmark(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
-    (tmp_path / "part").mkdir()
+    monkeypatch.setattr(reporting, "RESULTS", tmp_path / "results")
+    for name in ("results", "part"):
+        (tmp_path / name).mkdir()
     (tmp_path / "part" / "published.json").write_text(json.dumps({"rows": ROWS}))
     assert tables.render("part/published columns=row").count("\n") == 4
 
@@ -102,7 +101,6 @@ def test_a_stale_table_is_noticed_and_filled(folder, monkeypatch, capsys):
 def measured(folder, monkeypatch):
     """A result of a made-up part, whose code can be changed and whose report can be added to."""
     monkeypatch.setattr(parts, "PARTS", (parts.Part("made", ("made-up",)),))
-    monkeypatch.setattr(reporting, "RESULTS", folder)
     monkeypatch.setattr(freshness, "SOURCES", {"model": "x = 1\n"})
     code = {"model": freshness.digest("x = 1\n")}
     run = {"date": "2026-11-22T09:00:00+00:00", "commit": "abcdef1234", "code": code}
@@ -240,13 +238,11 @@ def test_figures_that_no_result_vouches_for_are_found():
     assert tables.unmarked(page) == ["141.2", "18 %", "57k", "1.5", "2.5", "three\ntimes as"]
 
 
-def test_every_part_has_a_module():
+def test_parts_and_their_results_have_names_of_their_own():
     names = [part.name for part in parts.PARTS]
     results = [result for part in parts.PARTS for result in part.results]
     assert len(set(names)) == len(names)
     assert len(set(results)) == len(results)
-    for part in parts.PARTS:
-        assert importlib.util.find_spec(f"benchmarks.{part.module}"), part.name
 
 
 def test_every_table_is_made_by_a_part_of_make_bench():
@@ -333,7 +329,7 @@ def test_a_check_is_of_a_result_that_a_page_shows(check, shown):
     assert check.result in set().union(*shown.values())
     part = parts.part_of(check.result)
     assert check.command.startswith(part.module)
-    rows = json.loads((tables.RESULTS / f"{check.result}.json").read_text())["rows"]
+    rows = reporting.stored(check.result)["rows"]
     assert len({check_figures.named(check, row) for row in rows}) == len(rows)
     assert set(check.columns.split(",")) <= set().union(*rows)
 
@@ -350,8 +346,7 @@ def test_every_result_on_a_page_for_users_is_checked(path, shown):
 
 
 def test_what_was_measured_again_was_the_same():
-    path = tables.RESULTS / "repeated.json"
-    assert [name for name, found in json.loads(path.read_text()).items() if not found["same"]] == []
+    assert [name for name, found in reporting.stored("repeated").items() if not found["same"]] == []
 
 
 def test_figures_are_not_checked_without_the_data(monkeypatch, capsys):

@@ -165,9 +165,9 @@ BETTER = (
 
 @pytest.mark.parametrize("name", data.NAMES)
 def test_what_the_pages_call_better_is_better_in_every_fold(name):
-    report = json.loads((reporting.RESULTS / f"ratings-{name}.json").read_text(encoding="utf8"))
-    folds = {row["algorithm"]: row["RMSE of folds"] for row in report["rows"]}
+    rows = reporting.stored(f"ratings-{name}")["rows"]
+    folds = {row["algorithm"]: row["RMSE of folds"] for row in rows}
     for better, worse in BETTER:
         assert all(np.array(folds[better]) < folds[worse]), f"{better}, {worse}"
-    times = {row["algorithm"]: row["fit s"]["median"] for row in report["rows"]}
+    times = {row["algorithm"]: row["fit s"]["median"] for row in rows}
     assert 2 * times["ConditionalPMF"] < times["Surprise SVDpp"]  # "in less time"

@@ -9,7 +9,6 @@ that were pretrained or copied have the form of spaCy's default, and its speed.
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Iterator
 from itertools import islice, product
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import spacy
 
-from benchmarks import reporting
+from benchmarks import pictures, reporting
 from benchmarks.embeddings import peers, pipeline_speed, pipelines, transformer
 from benchmarks.reporting import Row, Table, main
 
@@ -89,28 +88,28 @@ def rows(options: Any) -> Iterator[Row]:
 
 def picture(rows: list[Row]) -> None:
     """Draw accuracy with 250 labeled sentences over speed."""
-    pyplot = reporting.pyplot()
     speeds = {row["row"]: row["words/s"] for row in rows}
-    measured = json.loads((reporting.RESULTS / "embeddings-peers.json").read_text(encoding="utf-8"))
-    tagged = [row for row in measured["rows"] if row["task"] == "ewt-upos"]
+    tagged = [
+        row for row in reporting.stored("embeddings-peers")["rows"] if row["task"] == "ewt-upos"
+    ]
     accuracies = {row["row"]: row["test 250"]["mean"] for row in tagged}
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
-    for name, label in LABELS.items():
-        place = speeds.get(name, speeds[pipelines.DEFAULT]), accuracies[name]
-        ours = "SumEmbed" in name or "LDS" in name
-        axes.plot(*place, "o", ms=8, color="#c2410c" if ours else "#475569")
-        left = name != FROZEN and place[0] < speeds[pipelines.DEFAULT]  # or labels would overlap
-        side, align = (-8, "right") if left else (8, "left")
-        axes.annotate(
-            label, place, xytext=(side, -4), textcoords="offset points", ha=align, fontsize=10
-        )
-    axes.set_xscale("log")
-    axes.set_xlim(right=axes.get_xlim()[1] * 4)  # room for the labels
-    axes.set_xlabel("words per second, one CPU thread, first pass over raw text", fontsize=11)
-    axes.set_ylabel("tag accuracy, %", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(reporting.RESULTS / "embeddings-peers.png", dpi=150)
-    pyplot.close(figure)
+    with pictures.picture("embeddings-peers", (6.4, 3.6)) as [[axes]]:
+        for name, label in LABELS.items():
+            place = speeds.get(name, speeds[pipelines.DEFAULT]), accuracies[name]
+            ours = "SumEmbed" in name or "LDS" in name
+            axes.plot(*place, "o", ms=8, color="#c2410c" if ours else "#475569")
+            left = (
+                name != FROZEN and place[0] < speeds[pipelines.DEFAULT]
+            )  # or labels would overlap
+            side, align = (-8, "right") if left else (8, "left")
+            axes.annotate(
+                label, place, xytext=(side, -4), textcoords="offset points", ha=align, fontsize=10
+            )
+        axes.set_xscale("log")
+        axes.set_xlim(right=axes.get_xlim()[1] * 4)  # room for the labels
+        axes.set_xlabel("words per second, one CPU thread, first pass over raw text", fontsize=11)
+        axes.set_ylabel("tag accuracy, %", fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from benchmarks import kept, reporting
+from benchmarks import kept, pictures
 from benchmarks.embeddings import models
 from benchmarks.reporting import Row, Table, main
 from tacenda_embeddings import LDS
@@ -55,17 +55,14 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 def picture(rows: list[Row]) -> None:
-    pyplot = reporting.pyplot()
-
-    figure, axes = pyplot.subplots(figsize=(5, 3.4), layout="constrained")
-    for start, color in zip(LABELS, ("C0", "C3"), strict=True):
-        for i, row in enumerate(row for row in rows if row["start"] == start):
-            axes.plot(row["gain"], color=color, lw=1.2, label=None if i else LABELS[start])
-    axes.set_xlabel("EM iterations")
-    axes.set_ylabel("likelihood gain, nats per token")
-    axes.legend(frameon=False)
-    axes.grid(alpha=0.3)
-    figure.savefig(reporting.RESULTS / "embeddings-start.png", dpi=150)
+    with pictures.picture("embeddings-start", (5, 3.4)) as [[axes]]:
+        for start, color in zip(LABELS, ("C0", "C3"), strict=True):
+            for i, row in enumerate(row for row in rows if row["start"] == start):
+                axes.plot(row["gain"], color=color, lw=1.2, label=None if i else LABELS[start])
+        axes.set_xlabel("EM iterations")
+        axes.set_ylabel("likelihood gain, nats per token")
+        axes.legend(frameon=False)
+        axes.grid(alpha=0.3)
 
 
 if __name__ == "__main__":

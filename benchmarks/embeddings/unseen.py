@@ -23,7 +23,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from benchmarks import reporting
+from benchmarks import pictures
 from benchmarks.embeddings import labelled, pipelines, spacy_rows, text
 from benchmarks.embeddings.spacy_rows import SEEDS, SIZES
 from benchmarks.reporting import Row, Table, main
@@ -124,27 +124,25 @@ def rows(options: Any) -> Iterator[Row]:
 
 def picture(rows: list[Row]) -> None:
     """Draw the README's picture: tag accuracy by labeled sentences, with standard deviations over seeds."""
-    pyplot = reporting.pyplot()
-
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
-    for row in (row for row in rows if row["task"] == PICTURED and row["row"] in CURVES):
-        curve = CURVES[row["row"]]
-        found = {size: row[f"test {size}"] for size in SIZES if f"test {size}" in row}
-        means = [each["mean"] for each in found.values()]
-        spreads = [each.get("sd", 0.0) for each in found.values()]
-        names = [f"{int(size):,}" if size.isdigit() else size for size in found]
-        axes.errorbar(names, means, spreads, marker="o", ms=7, lw=2.5, capsize=4, color=curve.color)
-        axes.annotate(
-            curve.label, (curve.at, means[curve.at]), curve.offset, textcoords="offset points",
-            color=curve.color, fontsize=14, fontweight="bold",
-        )  # fmt: skip
-    axes.set_ylim(88, 98)
-    axes.set_xlabel("labeled sentences", fontsize=14)
-    axes.set_ylabel("tag accuracy, %", fontsize=14)
-    axes.tick_params(labelsize=13)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(reporting.RESULTS / "embeddings-unseen.png", dpi=150)
-    pyplot.close(figure)
+    with pictures.picture("embeddings-unseen", (6.4, 3.6)) as [[axes]]:
+        for row in (row for row in rows if row["task"] == PICTURED and row["row"] in CURVES):
+            curve = CURVES[row["row"]]
+            found = {size: row[f"test {size}"] for size in SIZES if f"test {size}" in row}
+            means = [each["mean"] for each in found.values()]
+            spreads = [each.get("sd", 0.0) for each in found.values()]
+            names = [f"{int(size):,}" if size.isdigit() else size for size in found]
+            axes.errorbar(
+                names, means, spreads, marker="o", ms=7, lw=2.5, capsize=4, color=curve.color
+            )
+            axes.annotate(
+                curve.label, (curve.at, means[curve.at]), curve.offset, textcoords="offset points",
+                color=curve.color, fontsize=14, fontweight="bold",
+            )  # fmt: skip
+        axes.set_ylim(88, 98)
+        axes.set_xlabel("labeled sentences", fontsize=14)
+        axes.set_ylabel("tag accuracy, %", fontsize=14)
+        axes.tick_params(labelsize=13)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ counts, and the floors at the rates of a data sheet.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -120,8 +119,7 @@ def rates_of(device: str) -> tuple[float, float]:
 
 def known(card: str | None = None) -> set[str]:
     """Return what was measured before; on this card, with the present code, where one is named."""
-    path = reporting.RESULTS / f"{NAME}.json"
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+    report = reporting.stored(NAME) or {"rows": []}
     return {
         one["what"]
         for run, rows in reporting.runs_of(report, report["rows"])

@@ -10,7 +10,6 @@ only favour the peers. Every finished candidate is kept, so that an interrupted 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,12 +33,11 @@ def results(name: str) -> str:
 
 def chosen(name: str) -> dict[str, Settings]:
     """The settings of every peer, by name, that were best on the data set, as far as they are searched."""
-    path = reporting.RESULTS / f"{results(name)}.json"
-    if not path.exists():
+    report = reporting.stored(results(name))
+    if report is None:
         print(f"Defaults alone: run python -m benchmarks.ratings.peer_settings --data {name}")
         return {}
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    return {row["peer"]: row["options"] for row in rows if row["chosen"] == "yes"}
+    return {row["peer"]: row["options"] for row in report["rows"] if row["chosen"] == "yes"}
 
 
 def rows_of(peer: Peer, candidates: Sequence[Settings], fold: Fold, cells: kept.Cells) -> list[Row]:
