@@ -34,7 +34,7 @@ from benchmarks.reporting import Row, Table, main
 
 SIZES = ["100", "250", "1000"]
 TASKS = {"ewt-upos": "tagger", "ewt-arcs": "parser", "conll2003": "ner", "wnut17": "ner"}
-SECONDS = 600  # of a processor: about what LDS and SumEmbed take together for the same text
+SECONDS = 600  # of a processor: LDS and SumEmbed take less together for the same text
 AFTER_INIT = "benchmarks.take_weights.v1"
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import spacy
 from spacy.scorer import Scorer
 from spacy.tokens import Doc
-from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
+from spacy.training import Example
+from spacy.vocab import Vocab
 
 from benchmarks import kept
 from benchmarks.embeddings import labelled, pipelines, subwords
@@ -37,46 +38,36 @@ PROTOCOL = {
 }
 
 
+OF_TOKENS = {"tagger": "tag", "morphologizer": "pos"}
 Score = Callable[[spacy.Language, list[Doc], list[Example]], float]
 Measured = Callable[[str, Any, int | None, int], Row]
 
 
 def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) -> list[Example]:
-    examples = []
-    for doc, sentence in zip(docs, sentences, strict=True):
-        reference = Doc(doc.vocab, words=sentence.words)
-        if component == "tagger":
-            for token, tag in zip(reference, sentence.tags, strict=True):
-                token.tag_ = tag
-        elif component == "morphologizer":  # "Case=Nom|POS=NOUN"
-            for token, label in zip(reference, sentence.tags, strict=True):
-                features, _, token.pos_ = label.rpartition("POS=")
-                token.set_morph(features.rstrip("|"))
-        elif component == "parser":  # "3 nsubj"
-            heads, relations = zip(*(tag.split(" ", 1) for tag in sentence.tags), strict=True)
-            reference = Doc(
-                doc.vocab,
-                words=sentence.words,
-                heads=[int(head) for head in heads],
-                deps=list(relations),
-            )
-        else:
-            reference.ents = biluo_tags_to_spans(reference, iob_to_biluo(sentence.tags))
-        examples.append(Example(doc, reference))
-    return examples
+    """Return the documents with what a component is to learn, of the tags of their sentences."""
+    references = (reference(d.vocab, *s, component) for d, s in zip(docs, sentences, strict=True))
+    return [Example(*pair) for pair in zip(docs, references, strict=True)]
+
+
+def reference(vocab: Vocab, words: list[str], tags: list[str], component: str) -> Doc:
+    if component == "morphologizer":  # "Case=Nom|POS=NOUN"
+        features, _, pos = zip(*(tag.rpartition("POS=") for tag in tags), strict=True)
+        return Doc(vocab, words=words, pos=pos, morphs=[each.rstrip("|") for each in features])
+    if component == "parser":  # "3 nsubj"
+        heads, relations = zip(*(tag.split(" ", 1) for tag in tags), strict=True)
+        return Doc(vocab, words=words, heads=list(map(int, heads)), deps=relations)
+    return Doc(vocab, words=words, **{"tags" if component == "tagger" else "ents": tags})
 
 
 def score(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> float:
     """Percent; the documents are copied, so that nothing predicted stays in them."""
     component = nlp.pipe_names[-1]
     pairs = predicted(nlp, docs, gold_examples)
-    if component == "tagger":
-        return 100 * Scorer.score_token_attr(pairs, "tag")["tag_acc"]
-    if component == "morphologizer":
-        return 100 * Scorer.score_token_attr(pairs, "pos")["pos_acc"]
-    if component == "parser":
-        return 100 * nlp.get_pipe("parser").score(pairs)["dep_las"]
-    return 100 * nlp.get_pipe(component).score(pairs)["ents_f"]
+    if component in OF_TOKENS:
+        attribute = OF_TOKENS[component]
+        return 100 * Scorer.score_token_attr(pairs, attribute)[f"{attribute}_acc"]
+    name = "dep_las" if component == "parser" else "ents_f"
+    return 100 * nlp.get_pipe(component).score(pairs)[name]
 
 
 def predicted(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]) -> list[Example]:

@@ -70,15 +70,19 @@ def by_length(sentences: list[list[str]], size: int) -> Iterator[list[int]]:
 
 
 @torch.inference_mode()
-def features(words: list[list[str]]) -> list[np.ndarray]:
-    """Return the vectors of all layers of the frozen model, (words, 7 * 384) a sentence."""
+def encode_all(encoder: Any, words: list[list[str]], layers: bool) -> list[torch.Tensor]:
+    """Return what `encode` does, in passes of sentences of like length."""
     found: list[Any] = [None] * len(words)
     for batch in by_length(words, ONE_PASS):
-        for i, each in zip(
-            batch, encode(pretrained()[1], [words[i] for i in batch], True), strict=True
-        ):
-            found[i] = each.numpy()
+        tensors = encode(encoder, [words[i] for i in batch], layers)
+        for i, each in zip(batch, tensors, strict=True):
+            found[i] = each
     return found
+
+
+def features(words: list[list[str]]) -> list[np.ndarray]:
+    """Return the vectors of all layers of the frozen model, (words, 7 * 384) a sentence."""
+    return [each.numpy() for each in encode_all(pretrained()[1], words, True)]
 
 
 def regress(task: Task, chosen: np.ndarray, score: Score) -> Found:
@@ -119,13 +123,8 @@ def fine_tune(task: Task, chosen: np.ndarray, seed: int, score: Score) -> Found:
     @torch.inference_mode()
     def guess(part: list[Sentence]) -> list[list[str]]:
         encoder.eval()
-        words, found = [each.words for each in part], [[""]] * len(part)
-        for batch in by_length(words, ONE_PASS):
-            for i, each in zip(
-                batch, encode(encoder, [words[i] for i in batch], False), strict=True
-            ):
-                found[i] = [tags[k] for k in head(each).argmax(-1).tolist()]
-        return found
+        vectors = encode_all(encoder, [each.words for each in part], False)
+        return [[tags[k] for k in head(each).argmax(-1).tolist()] for each in vectors]
 
     best, weights, since = -1.0, b"", 0
     for _ in range(EPOCHS):
