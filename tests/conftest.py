@@ -1,6 +1,5 @@
 """What several tests that cross packages need."""
 
-import re
 import textwrap
 import tomllib
 
@@ -72,9 +71,12 @@ def package_of():
     ``pyproject.toml``. Returns the entry points by group.
     """
 
+    from support.pages import FILE, read_blocks
+
     def write(page, folder):
         groups = {}
-        for language, block in BLOCK.findall(page.read_text(encoding="utf8")):
+        for language, code, *_ in read_blocks(page):
+            block = code.lstrip("\n")
             if language == "toml" and "[project.entry-points" in block and "name =" in block:
                 project = tomllib.loads(block)["project"]
                 groups = project["entry-points"]
@@ -89,7 +91,3 @@ def package_of():
         return groups
 
     return write
-
-
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# ((?:src|tests)/\S+\.py)\n")

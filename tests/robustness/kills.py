@@ -245,7 +245,7 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Cases:
     # in a child, with its number of threads
     kill(functools.partial(fit, folder / "alone"), SECONDS)
     took = time.monotonic() - begun
-    wanted = _arrays(artifact.read(folder / "alone" / "model"))
+    wanted = arrays_of(artifact.read(folder / "alone" / "model"))
     n_killed = n_rounds = 0
     while n_killed < n and n_rounds < 4 * n + 8:
         place, n_rounds = folder / f"round-{n_rounds}", n_rounds + 1
@@ -257,7 +257,7 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Cases:
                     break
                 notes.append(f"killed after {after:.3f} s")
             require(not kill(functools.partial(fit, place), SECONDS), "a fit that hangs")
-            found = _arrays(artifact.read(place / "model"))
+            found = arrays_of(artifact.read(place / "model"))
             require_equal(found, wanted, "another model than a fit without interruption")
         except InvalidError as error:
             outcome = Outcome(f"it gave {error}", "wrong")
@@ -267,9 +267,10 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Cases:
             yield ", ".join(notes) or "left alone", outcome
 
 
-def _arrays(found: artifact.Artifact) -> list[np.ndarray]:
+def arrays_of(found: artifact.Artifact) -> list[np.ndarray]:
+    """The arrays of a saved model, and of the models in it, by their names."""
     own = [array for _, array in sorted(found.arrays.items())]
-    return [*own, *(each for _, part in sorted(found.nested.items()) for each in _arrays(part))]
+    return [*own, *(each for _, part in sorted(found.nested.items()) for each in arrays_of(part))]
 
 
 def _same(found: list[np.ndarray], wanted: list[np.ndarray]) -> bool:

@@ -15,13 +15,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from children import SECONDS, Cases, outcome_of, require
-from kills import served_slowly
+from kills import arrays_of, served_slowly
 from specimens import corpus, fitted
 
 from tacenda import artifact, plugins, store
@@ -256,20 +255,13 @@ def _contents(place: Path) -> Any:
     for path in paths:
         name = str(path.relative_to(place))
         if path in models and not any(path.is_relative_to(each) for each in models if each != path):
-            digests = [hashlib.sha256(each).hexdigest() for each in _arrays(artifact.read(path))]
-            found[name] = " ".join(digests)
+            arrays = (each.tobytes() for each in arrays_of(artifact.read(path)))
+            found[name] = " ".join(hashlib.sha256(each).hexdigest() for each in arrays)
         elif path.name == ".toy.lock" or ".toy.downloads" in path.parts:
             continue  # which the next fetch goes on with
         elif path.is_file() and not any(path.is_relative_to(each) for each in models):
             found[name] = "" if path.name == MANIFEST else store.sha256_of(path)
     return found or None
-
-
-def _arrays(found: artifact.Artifact) -> Iterator[bytes]:
-    for _, array in sorted(found.arrays.items()):
-        yield np.ascontiguousarray(array).tobytes()
-    for _, part in sorted(found.nested.items()):
-        yield from _arrays(part)
 
 
 @functools.cache

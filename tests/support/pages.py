@@ -23,7 +23,7 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"\n\s*```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (?:src|tests)/")
+FILE = re.compile(r"# ((?:src|tests)/\S+\.py)\n")
 NUMBER = re.compile(r"[-+−]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?")
 DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|min|h|seconds?|minutes?|hours?)\b")
 DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?\S*)?")
