@@ -45,7 +45,7 @@ HOMES = {
     "recommenders": "tacenda-surprise",
 }
 
-#: What a plugin is, of the kinds whose plugins are not classes.
+#: Descriptions of the plugins of those kinds whose plugins are not classes.
 _OBJECTS = {
     "kernels": "a module or an object whose kind is 'kernels'",
     "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
@@ -97,7 +97,6 @@ class _Installed(NamedTuple):
 generation = 0
 
 _lock = threading.RLock()
-_installed: _Installed | None = None
 _registered: dict[tuple[str, str, str], tuple[PluginRecord, Any]] = {}
 _outcomes: dict[PluginRecord, tuple[PluginRecord, Any]] = {}
 
@@ -138,8 +137,7 @@ def available(kind: str | None = None) -> list[PluginRecord]:
 def faults() -> list[str]:
     """Return a sentence for each distribution whose entry points are unreadable, or in a group that nothing reads."""
     with _lock:
-        records()
-        return [] if _installed is None else list(_installed.faults)
+        return list(_read_all().faults)
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -296,11 +294,11 @@ def is_registered(record: PluginRecord) -> bool:
 
 def refresh() -> None:
     """Forget all plugins found and loaded, so that one installed or repaired in the meantime is seen."""
-    global _installed, _outcomes, generation
+    global _outcomes, generation
     importlib.invalidate_caches()
     with _lock:
         generation += 1
-        _installed = None
+        _read_all.cache_clear()
         _outcomes = {}  # a new dictionary: what is being loaded now goes into the old one
 
 
@@ -316,11 +314,8 @@ def _unknown_kind(kind: str) -> PluginError:
 
 def records() -> list[PluginRecord]:
     """Return what is installed and what was registered. The metadata is read once."""
-    global _installed
     with _lock:
-        if _installed is None:
-            _installed = _read_all()
-        return [*_installed.records, *(record for record, _ in _registered.values())]
+        return [*_read_all().records, *(record for record, _ in _registered.values())]
 
 
 # ---- loading one ----
@@ -387,6 +382,7 @@ def _is_of_kind(kind: str, value: Any) -> bool:
 # ---- reading the metadata of all distributions ----
 
 
+@cache
 def _read_all() -> _Installed:
     """Read the entry points of all distributions."""
     found: list[PluginRecord] = []
