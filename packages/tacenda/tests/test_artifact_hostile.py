@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
-from tacenda.artifact.folder import MAX_BYTES
 from tacenda.errors import ArtifactError
+from tacenda.reading import LARGEST_JSON
 
 
 def an_artifact(nested=None):
@@ -112,7 +112,7 @@ def test_a_model_json_that_is_no_file(saved):
         ('{"format": "tacenda artifact", "format_version": NaN}', "NaN is not JSON"),
         ('{"a": ' + "9" * 5000 + "}", "damaged"),
         ("{}", "not written by Tacenda"),
-        (" " * (MAX_BYTES + 1), "are not read"),
+        (" " * (LARGEST_JSON + 1), "are not read"),
     ],
 )
 def test_a_model_json_that_is_no_manifest(saved, text, message):

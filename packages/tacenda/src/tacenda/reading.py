@@ -1,4 +1,4 @@
-"""Reading of what others wrote: paths that a user gives, regular files, numbers, and strict JSON within bounds."""
+"""Paths that a user gives, regular files, numbers that others wrote, and strict JSON within bounds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -17,7 +18,8 @@ NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 LARGEST_JSON = 32 << 20
 """The largest manifest that is read, in bytes."""
 DEEPEST_JSON = 100
-"""How deep the values of a manifest may be nested."""
+"""The deepest nesting of values in a manifest."""
+_MAX_BITS = 10_000  # of an integer: Python reads no decimal of more than 4,300 digits
 
 
 def path_of(path: object, error: type[TacendaError]) -> Path:
@@ -100,6 +102,41 @@ def parse_json(data: bytes) -> Any:
     if level:
         raise ValueError(f"it is nested more than {DEEPEST_JSON} deep")
     return document
+
+
+def copy_json(value: Any, where: str, depth: int = 2) -> Any:
+    """Copy a value as JSON gives it back: tuples become lists, scalars of NumPy numbers of Python.
+
+    ``where`` is the name of the value in messages, and ``depth`` is how deep it is nested in a manifest. Raises
+    ValueError for anything that would not come back unchanged: NaN and infinities, keys that are not text, integers of
+    more than 10,000 bits, text that UTF-8 cannot encode, values nested too deep, and objects.
+    """
+    if depth > DEEPEST_JSON:
+        raise ValueError(f"{where:.80} is nested more than {DEEPEST_JSON} deep: flatten it")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{where} has the key {key!r}: keys must be text")
+            copy_json(key, f"a key of {where}")
+        return {key: copy_json(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [copy_json(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if getattr(value, "shape", None) == ():  # a scalar of NumPy
+        value = value.item()
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        raise ValueError(f"{where} is {value!r}, which JSON cannot hold: use None or a text")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{where} is {value!a:.80}, which UTF-8 cannot encode: use other text"
+            ) from None
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise ValueError(f"{where} is an integer of {value.bit_length():,} bits: use a text")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ValueError(f"{where} is of type {type(value).__name__}: only JSON values can be saved")
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -46,11 +46,9 @@ from tacenda.artifact.by_name import locate
 from tacenda.errors import ArtifactError
 
 FORMAT_VERSION = 1
-MAX_BYTES = reading.LARGEST_JSON
 
 _FORMAT = "tacenda artifact"
 _MAGIC = b"TACENDA\x01"
-_MAX_BITS = 10_000  # of an integer: Python reads no decimal of more than 4,300 digits
 _MAX_DEPTH = 8  # of nested models, because a hostile or cyclic artifact may be nested endlessly
 _TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
 #: A larger mapped file is read where it is used, so its sha256 is compared only if `read` is asked to.
@@ -60,9 +58,10 @@ _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _FILE = re.compile(r"(?:tensors|mapped)-([0-9a-f]{32})\.safetensors")
 _PART = re.compile(rf"{_FILE.pattern}|nested-{_WORD}-[0-9a-f]{{32}}")
 _TEXTS = ("kind", "name", "distribution", "version")
-_KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
+_VALUES = ("config", "fitted_on", "figures")
+_KEYS = {"format", "format_version", *_TEXTS, *_VALUES, "files", "nested"}
 _SEAL = "seal"  # a key that folders of older versions lack
-#: How many numbers of an array are in a seal, and how many of an array of more than `_HASHED_BYTES`.
+#: The most numbers of an array that are in a seal, and the most of an array of more than `_HASHED_BYTES`.
 _SEALED_NUMBERS = 1024, 64
 
 
@@ -293,7 +292,7 @@ def _read_head(folder: Path) -> bytes:
         )
     _verify(folder / MANIFEST)
     with (folder / MANIFEST).open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(reading.LARGEST_JSON + 1)
 
 
 def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
@@ -448,22 +447,24 @@ def _encode(manifest: _Manifest) -> bytes:
         return {**head, "size": member.size, "sha256": member.sha256}
 
     artifact = manifest.artifact
+    try:
+        values = {key: reading.copy_json(getattr(artifact, key), key) for key in _VALUES}
+    except ValueError as error:
+        raise ArtifactError(str(error)) from error
     document = {
         "format": _FORMAT,
         "format_version": FORMAT_VERSION,
         **{key: getattr(artifact, key) for key in _TEXTS},
-        "config": _copy_json(artifact.config, "config"),
-        "fitted_on": _copy_json(artifact.fitted_on, "fitted_on"),
-        "figures": _copy_json(artifact.figures, "figures"),
+        **values,
         "files": {name: entry(member) for name, member in sorted(manifest.files.items())},
         "nested": {name: entry(member) for name, member in sorted(manifest.nested.items())},
     }
     _check_values(document)
     document[_SEAL] = manifest.seal
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    if len(data) > MAX_BYTES:
+    if len(data) > reading.LARGEST_JSON:
         raise ArtifactError(
-            f"config, fitted_on and figures take {len(data)} bytes as JSON, of {MAX_BYTES} "
+            f"config, fitted_on and figures take {len(data)} bytes as JSON, of {reading.LARGEST_JSON} "
             "allowed: keep large values in arrays"
         )
     return data
@@ -475,8 +476,10 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     Every file must be named after its content, and with ``in_folder`` every nested folder too, so that no name leads
     elsewhere.
     """
-    if len(data) > MAX_BYTES:
-        raise ArtifactError(f"model.json is too large: more than {MAX_BYTES} bytes are not read")
+    if len(data) > reading.LARGEST_JSON:
+        raise ArtifactError(
+            f"model.json is too large: more than {reading.LARGEST_JSON} bytes are not read"
+        )
     try:
         document = reading.parse_json(data)
     except ValueError as error:
@@ -498,7 +501,7 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
         odd = ", ".join(sorted(map(str, (document.keys() - {_SEAL}) ^ _KEYS)))
         raise ArtifactError(f"model.json lacks or adds keys: {odd}")
     _check_values(document)
-    described = {key: document[key] for key in (*_TEXTS, "config", "fitted_on", "figures")}
+    described = {key: document[key] for key in (*_TEXTS, *_VALUES)}
     manifest = _Manifest(Artifact(**described, arrays={}), {}, {}, document.get(_SEAL, ""))
     for name, entry in document["files"].items():
         file = manifest.files[name] = _read_entry(name, entry, {"size", "sha256"})
@@ -530,7 +533,7 @@ def _read_entry(name: str, entry: Any, known: set[str]) -> _Member:
 
 def _seal(artifact: Artifact) -> str:
     """Return a hash of what belongs together, of which a few numbers of every array are read."""
-    head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
+    head = [artifact.kind, artifact.name, reading.copy_json(artifact.config, "config")]
     digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name, array in sorted(artifact.arrays.items()):
         step = -(-array.size // _SEALED_NUMBERS[array.nbytes > _HASHED_BYTES]) or 1
@@ -555,39 +558,3 @@ def _check_values(document: Mapping[str, Any]) -> None:
     figures = document["figures"]
     if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
         raise ArtifactError("figures must be a list of objects")
-
-
-def _copy_json(value: Any, where: str, depth: int = 2) -> Any:
-    """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
-
-    Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
-    text, integers of more than 10,000 bits, text that UTF-8 cannot encode, values nested too deep, and objects.
-    """
-    if depth > reading.DEEPEST_JSON:
-        raise ArtifactError(
-            f"{where:.80} is nested more than {reading.DEEPEST_JSON} deep: flatten it"
-        )
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise ArtifactError(f"{where} has the key {key!r}: keys must be text")
-            _copy_json(key, f"a key of {where}")
-        return {key: _copy_json(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_copy_json(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-    if isinstance(value, np.ndarray | np.generic) and not value.shape:
-        value = value.item()
-    if isinstance(value, float) and not -float("inf") < value < float("inf"):
-        raise ArtifactError(f"{where} is {value!r}, which JSON cannot hold: use None or a text")
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ArtifactError(
-                f"{where} is {value!a:.80}, which UTF-8 cannot encode: use other text"
-            ) from None
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise ArtifactError(f"{where} is an integer of {value.bit_length():,} bits: use a text")
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    raise ArtifactError(f"{where} is of type {type(value).__name__}: only JSON values can be saved")
