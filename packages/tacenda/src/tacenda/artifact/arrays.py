@@ -80,8 +80,9 @@ def _can_name_array(name: Any) -> bool:
 
 
 def encode(arrays: Mapping[str, Array]) -> bytes:
-    """Return arrays that `check` has passed as the bytes of a safetensors file."""
-    return safetensors.numpy.save(dict(arrays))
+    """Return arrays of the `DTYPES` as the bytes of a safetensors file."""
+    # the library scrambles arrays that are not in C order
+    return safetensors.numpy.save({k: np.asarray(a, order="C") for k, a in arrays.items()})
 
 
 def write(arrays: Mapping[str, Array], path: Path) -> None:

@@ -16,20 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from tacenda import reading, store
-from tacenda.errors import FittingError, describe, warn
+from tacenda.artifact import arrays as named_arrays
+from tacenda.errors import ArtifactError, FittingError, describe, warn
 from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
 
 FORMAT = 1
 MANIFEST = "checkpoint.json"
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError)
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, ArtifactError)
 _ARRAY_FILE = re.compile(r"(state|best)-[0-9a-f]{32}\.safetensors")
 
 
@@ -38,7 +36,7 @@ class Checkpoint:
     """One saved moment: manifest entries and the two sets of arrays."""
 
     identity: dict[str, Any]
-    """What must be the same in a run that resumes: configuration, data, settings."""
+    """The entries that must be the same in a run that resumes: configuration, data, settings."""
     progress: dict[str, Any]
     """Counters, sums, schedule state, history (JSON)."""
     state: Mapping[str, NDArray[Any]]
@@ -194,8 +192,7 @@ class CheckpointFolder:
         return saved
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
-        # safetensors silently scrambles arrays that are not in C order
-        data = save({key: np.asarray(array, order="C") for key, array in arrays.items()})
+        data = named_arrays.encode(arrays)
         digest = hashlib.sha256(data).hexdigest()
         name = f"{role}-{digest[:32]}.safetensors"
         if not (self.folder / name).exists():
@@ -213,7 +210,7 @@ class CheckpointFolder:
             data = file.read() if fits else b""
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise self._damage_error(f"names {name}, whose contents are not those that were saved")
-        return dict(load(data))
+        return named_arrays.decode(data)
 
     def _damage_error(self, what: str) -> FittingError:
         return FittingError(

@@ -192,9 +192,7 @@ def pack(part: Any) -> dict[str, NDArray[Any]]:
         if isinstance(part, torch.nn.Module):
             return pack(part.state_dict())
         if isinstance(part, torch.optim.Optimizer):
-            slots = part.state_dict()["state"]
-            given = {n: {k: v for k, v in own.items() if v is not None} for n, own in slots.items()}
-            return pack(given)
+            return pack(_slots_of(part))
         if isinstance(part, torch.Generator):
             return {"": part.get_state().numpy()}
     if hasattr(part, "state"):
@@ -229,9 +227,7 @@ def unpack(part: Any, saved: State) -> None:
         unpack(part.state_dict(), saved)  # its tensors share the memory of the parameters
     elif torch is not None and isinstance(part, torch.optim.Optimizer):
         _fill_slots(part, {key.partition("/")[0] for key in saved})
-        slots = part.state_dict()["state"].items()
-        given = {str(n): {k: v for k, v in own.items() if v is not None} for n, own in slots}
-        unpack(given, saved)
+        unpack(_slots_of(part), saved)
     elif hasattr(part, "load_state"):
         part.load_state(saved)
     elif set(saved) != {""}:
@@ -247,6 +243,12 @@ def unpack(part: Any, saved: State) -> None:
             if here != f"{array.dtype} {array.shape}":
                 raise ValueError(f"it is {here}, not {array.dtype} {array.shape}")
             assign(part.detach() if hasattr(part, "detach") else part, array)
+
+
+def _slots_of(optimizer: Any) -> dict[str, dict[str, Any]]:
+    """Return the slots of a torch optimizer that are not None, by the number of their parameter."""
+    slots = optimizer.state_dict()["state"].items()
+    return {str(n): {k: v for k, v in own.items() if v is not None} for n, own in slots}
 
 
 def _fill_slots(optimizer: Any, numbers: set[str]) -> None:
