@@ -37,7 +37,7 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.array_ops import copy, to_device, to_numpy
+from tacenda.array_ops import Array, copy, to_device, to_numpy
 from tacenda.errors import ArtifactError, DataError
 from tacenda.offsets import check_offsets, rises
 
@@ -56,14 +56,11 @@ if TYPE_CHECKING:
     from typing import Annotated as UInt8
     from typing import Annotated as UInt64
 
-# type checkers see the names below as imports, which other modules may import from here only if they are listed
+# type checkers see these names as imports, which other modules may import from here only if they are listed
 __all__ = [
-    "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int32", "Int64", "Number", "Offsets", "Probabilities",
-    "UInt8", "UInt64",
+    "Array", "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int32", "Int64", "Number", "Offsets",
+    "Probabilities", "UInt8", "UInt64",
 ]  # fmt: skip
-
-Array = Any
-"""An array of numpy on the CPU, a tensor of torch elsewhere."""
 
 #: The largest plausible parameter of a model: products of two, summed in float32, stay finite.
 LARGEST = 1e15

@@ -28,8 +28,8 @@ def check_offsets(
     ``items[offsets[i] : offsets[i + 1]]``. They are not copied if they are int64 in C order.
 
     ``pieces`` is the number of pieces, if it is known, and ``strictly`` refuses empty ones. ``error`` is the class of
-    the error to raise; its message begins with ``what``, the name of the offsets, and ends with ``advice``. By default
-    an ArtifactError says that the file is damaged.
+    the error to raise; its message begins with ``what``, the name of the offsets, and ends with ``advice``. Without
+    advice, an ArtifactError says that the file is damaged.
     """
     found = np.asarray(offsets)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
