@@ -62,12 +62,13 @@ def test_an_archive_is_fetched_unpacked_and_found(offered, data_folders):
     assert here.path == data_folders[1] / "toy" / "toy-corpus-2"
     assert here.source == "cache"
     assert here["train"].read_bytes() == TRAIN
-    assert fetched.dataset.files == here.files
+    assert fetched.dataset == here
     assert [path.name for path in data_folders[1].iterdir() if path.is_dir()] == ["toy"]
 
 
 def test_a_folder_of_the_users_choice_becomes_a_data_folder(offered, tmp_path, monkeypatch):
-    datasets.fetch("toy", tmp_path / "mine", **OPTIONS)
+    fetched = datasets.fetch("toy", tmp_path / "mine", **OPTIONS)
+    assert fetched.dataset.source == str(tmp_path / "mine")
     monkeypatch.setenv("TACENDA_DATA", str(tmp_path / "mine"))
     assert datasets.locate("toy").source == "TACENDA_DATA"
 

@@ -192,7 +192,7 @@ class Dataset:
     files: Mapping[str, Path]
     """The file of each role; in a few data sets, a folder of files."""
     source: str
-    """``TACENDA_DATA`` or ``cache``: which of the two folders holds it."""
+    """``TACENDA_DATA`` or ``cache``: which of the two folders holds it; or the folder that `fetch` was given."""
 
     def __getitem__(self, role: str) -> Path:
         """Return the file of a role. Raises DataError if this copy has none."""

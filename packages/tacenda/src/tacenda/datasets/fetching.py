@@ -106,9 +106,10 @@ def fetch(
     here = catalogue.data_root() if output is None and not force else None
     if here is not None and (found := catalogue.find_in(spec, here, catalogue.DATA_VARIABLE)):
         return Fetched(found, (), {})
-    root = catalogue.cache_root()
+    root, source = catalogue.cache_root(), "cache"
     if output is not None:
         root = reading.path_of(output, DataError).expanduser()
+        source = str(root)
     target, lock = root / name, root / f".{name}.lock"
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -116,11 +117,11 @@ def fetch(
         with store.locked(lock, wait=False):
             recorded = _read_record(target)
             if target.exists() and not force:
-                return Fetched(_require_complete(spec, target, root), (), recorded)
+                return Fetched(_require_complete(spec, target, source), (), recorded)
             work = root / f".{name}.downloads"  # kept after a failure, so that the next run resumes
             receipts = _download_all(spec, work, recorded, accept_changed, timeout, attempts)
             _replace(spec, root, work, receipts)
-            return Fetched(_require_complete(spec, target, root), receipts, recorded)
+            return Fetched(_require_complete(spec, target, source), receipts, recorded)
     except BlockingIOError as error:
         raise DataError(f"another process is fetching {name}: wait for it to end") from error
     except OSError as error:
@@ -160,7 +161,7 @@ def _replace(spec: DatasetSpec, root: Path, work: Path, receipts: Sequence[Recei
         try:
             for item in spec.downloads:
                 _install(item, work, fresh)
-            _require_complete(spec, fresh, root)
+            _require_complete(spec, fresh)
         except DataError as error:
             # the next fetch asks the server again, unless the files are as published, or could not be written here
             if getattr(error.__cause__, "errno", None) is None:
@@ -208,8 +209,8 @@ def _read_record(folder: Path) -> dict[str, str]:
         raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
 
 
-def _require_complete(spec: DatasetSpec, folder: Path, root: Path) -> Dataset:
-    dataset = catalogue.find_within(spec, folder, str(root))
+def _require_complete(spec: DatasetSpec, folder: Path, source: str = "") -> Dataset:
+    dataset = catalogue.find_within(spec, folder, source)
     if dataset is None:
         wanted = "; ".join(" or ".join(names) for names in spec.files.values())
         raise DataError(f"what was fetched as {spec.name} lacks files it should have ({wanted})")
