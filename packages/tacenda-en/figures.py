@@ -1,4 +1,4 @@
-"""What the cards say: what rounding to 8 bits costs, and what the models are worth beside it."""
+"""Measurements for the cards: the quality of the models, before and after rounding to 8 bits."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _WITH_VECTORS = {
 }
 
 
-def cosines(model: Any, small: Any) -> Figure:
-    """How far rounding turns the vectors of lone words."""
+def measure_cosines(model: Any, small: Any) -> Figure:
+    """Measure how far rounding turns the vectors of words without context."""
     found = text_vectors.compare(model, small, None, "words")
     return {
         "measure": "cosine similarity to the vectors before rounding",
@@ -61,10 +61,10 @@ def cosines(model: Any, small: Any) -> Figure:
     }
 
 
-def similarity(model: Any, small: Any) -> Figure:
-    """WordSim-353, before and after rounding."""
+def measure_similarity(model: Any, small: Any) -> Figure:
+    """Correlate cosines with the scores of WordSim-353, before and after rounding."""
     pairs = list(word_similarity.read(locate("wordsim")["ws353"]))
-    (before, _), (after, n_pairs) = (_correlation(each, pairs) for each in (model, small))
+    (before, _), (after, n_pairs) = (_correlate(each, pairs) for each in (model, small))
     return {
         "measure": "Spearman correlation with WordSim-353",
         "value": round(after, 4),
@@ -73,21 +73,24 @@ def similarity(model: Any, small: Any) -> Figure:
     }
 
 
-def _correlation(model: Any, pairs: list[word_similarity.WordPair]) -> tuple[float, int]:
-    """Spearman's correlation of cosines with people's scores, over the pairs of which both words have a vector."""
+def _correlate(model: Any, pairs: list[word_similarity.WordPair]) -> tuple[float, int]:
+    """Return Spearman's correlation of cosines with people's scores, and the number of pairs.
+
+    Only pairs count of which both words have a vector.
+    """
     first, second = (
         text_vectors.embed_alone(model, words)
         for words in ([pair.first for pair in pairs], [pair.second for pair in pairs])
     )
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    some = lengths > 0
-    cosines = np.einsum("ij,ij->i", first, second)[some] / lengths[some]
-    scores = np.array([pair.score for pair in pairs])[some]
-    return float(spearmanr(cosines, scores).statistic), int(some.sum())
+    known = lengths > 0
+    cosines = np.einsum("ij,ij->i", first, second)[known] / lengths[known]
+    scores = np.array([pair.score for pair in pairs])[known]
+    return float(spearmanr(cosines, scores).statistic), int(known.sum())
 
 
-def tagging(model: Any, small: Any) -> list[Figure]:
-    """Universal tags on UD English EWT dev by spaCy's tagger, with the vectors and with spaCy's network."""
+def measure_tagging(model: Any, small: Any) -> list[Figure]:
+    """Measure spaCy's tagger on UD English EWT dev, with the vectors and with spaCy's network."""
     files = locate("ud-english-ewt")
     train, test = (list(conllu.read(files[part])) for part in ("train", "dev"))
     train = [train[i * len(train) // SENTENCES] for i in range(min(SENTENCES, len(train)))]
@@ -99,21 +102,21 @@ def tagging(model: Any, small: Any) -> list[Figure]:
     return [
         {
             "measure": f"accuracy (%), universal tags of UD English EWT: {layer}",
-            "value": _shown(small, train, test),
-            "before rounding": _shown(model, train, test),
+            "value": _format_accuracy(small, train, test),
+            "before rounding": _format_accuracy(model, train, test),
             "protocol": protocol,
         },
         {
             "measure": "the same for spaCy's default tagger, without these vectors",
-            "value": _shown(None, train, test),
+            "value": _format_accuracy(None, train, test),
             "before rounding": "",
             "protocol": protocol,
         },
     ]
 
 
-def perplexities(whole: Any, small: Any, test: Corpus) -> list[Figure]:
-    """Perplexity of the test part, as it is and before pruning and rounding."""
+def measure_perplexities(whole: Any, small: Any, test: Corpus) -> list[Figure]:
+    """Measure the perplexity of the test part, before and after pruning and rounding."""
     before, after = (each.perplexity(test) for each in (whole, small))
     return [
         {
@@ -127,7 +130,10 @@ def perplexities(whole: Any, small: Any, test: Corpus) -> list[Figure]:
     ]
 
 
-def _shown(model: Any | None, train: list[conllu.Sentence], test: list[conllu.Sentence]) -> str:
+def _format_accuracy(
+    model: Any | None, train: list[conllu.Sentence], test: list[conllu.Sentence]
+) -> str:
+    """Return the mean and standard deviation of `_tagging_accuracy` over the seeds."""
     found = [_tagging_accuracy(model, train, test, seed) for seed in SEEDS]
     return f"{statistics.mean(found):.2f} ± {statistics.stdev(found):.2f}"
 
@@ -135,7 +141,7 @@ def _shown(model: Any | None, train: list[conllu.Sentence], test: list[conllu.Se
 def _tagging_accuracy(
     model: Any | None, train: list[conllu.Sentence], test: list[conllu.Sentence], seed: int
 ) -> float:
-    """Train spaCy's tagger; return the per cent of test tokens that it tags right."""
+    """Train spaCy's tagger; return the percentage of test tokens that it tags correctly."""
     fix_random_seed(seed)
     nlp = spacy.blank("en")
     if model is not None:

@@ -1,10 +1,10 @@
-"""Makes the models of this package and its README: `make models`, with TACENDA_DATA set.
+"""Make the models of this package and its README: `make models`, with TACENDA_DATA set.
 
     python packages/tacenda-en/make.py [--lines 10000] [--output FOLDER] [--work FOLDER]
 
-The text is English Wikipedia's good and featured articles (26 million tokens). It is tokenized once for each model, and
-what is finished is kept in the folder of the work, so an interrupted run loses the step that it was in. The same text
-gives the same bytes, on one machine.
+The text is English Wikipedia's good and featured articles (26 million tokens), tokenized once for each model. Finished
+steps are kept in the work folder, so an interrupted run loses only the step that it was in. On one machine, the same
+text gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tacenda_lm import KneserNey
 HERE = Path(__file__).parent
 TEXT = "wikipedia-good-articles"
 FITTED_ON = "good and featured articles of English Wikipedia in 2019, training part"
-LICENCE = "CC-BY-SA-3.0"
+LICENSE = "CC-BY-SA-3.0"
 AUTHORS = (
     "The text is by the authors of English Wikipedia, who are named in the history of each article at "
     "<https://en.wikipedia.org>."
@@ -53,7 +53,7 @@ class Text:
     work: Path
 
     def corpus(self, **options: Any) -> Corpus:
-        """The training part, a paragraph a sentence; the options are those of `Corpus.from_text`."""
+        """Return the training part, each paragraph as a sentence; the options are those of `Corpus.from_text`."""
         path = locate(TEXT)["train"]
         if self.lines is not None:
             lines = (line for _, line in islice(numbered_lines(path), self.lines))
@@ -62,14 +62,14 @@ class Text:
         return Corpus.from_text(path, tokenizer="words", cache=folder, **options)
 
     def test(self, model: Any) -> Corpus:
-        """The test part in a model's vocabulary, a paragraph a sentence."""
+        """Return the test part in a model's vocabulary, each paragraph as a sentence."""
         return Corpus.from_text(
             locate(TEXT)["test"], tokenizer="words", vocabulary=model.vocabulary
         )
 
 
-def sentences(paragraphs: Corpus) -> Corpus:
-    """The same tokens, cut after the marks that end a sentence."""
+def split_sentences(paragraphs: Corpus) -> Corpus:
+    """Return the same tokens, cut after the marks that end a sentence."""
     vocabulary, ids = paragraphs.vocabulary, np.asarray(paragraphs.ids)
     final, closing = (
         np.isin(ids, [vocabulary.id_of(mark) for mark in marks if mark in vocabulary])
@@ -82,42 +82,49 @@ def sentences(paragraphs: Corpus) -> Corpus:
     return Corpus(ids, offsets, vocabulary, paragraphs.origin)
 
 
-def lds(text: Text) -> LDS:
-    """Vectors of tokens in their context, 50 states."""
+def make_lds(text: Text) -> LDS:
+    """Make vectors of tokens in context, with 50 states."""
     options = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
-    whole = fitted(LDS(n_states=50), text, lambda: text.corpus(**options))
+    whole = fit(LDS(n_states=50), text, lambda: text.corpus(**options))
     small = whole.rounded("int8")
-    small.figures = [figures.cosines(whole, small), *figures.tagging(whole, small)]
+    small.figures = [
+        figures.measure_cosines(whole, small),
+        *figures.measure_tagging(whole, small),
+    ]
     return small
 
 
-def words(text: Text) -> SumEmbed:
-    """Vectors of words from their morphemes, 100 wide: from counts, without training."""
+def make_words(text: Text) -> SumEmbed:
+    """Make vectors of words from their morphemes, 100 wide: from counts, without training."""
     options = {"max_vocabulary": 20_000, "digits": True, "lowercase": True}
-    whole = fitted(SumEmbed(width=100), text, lambda: text.corpus(**options))
+    whole = fit(SumEmbed(width=100), text, lambda: text.corpus(**options))
     small = whole.rounded("int8")
-    small.figures = [figures.cosines(whole, small), figures.similarity(whole, small)]
+    small.figures = [
+        figures.measure_cosines(whole, small),
+        figures.measure_similarity(whole, small),
+    ]
     return small
 
 
-def ngrams(text: Text) -> KneserNey:
-    """A trigram model of sentences, without n-grams that change little, 8 bits a number."""
-    whole = fitted(KneserNey(order=3), text, lambda: sentences(text.corpus(max_vocabulary=40_000)))
+def make_ngrams(text: Text) -> KneserNey:
+    """Make a trigram model of sentences, without n-grams that change little, 8 bits per number."""
+    options = {"max_vocabulary": 40_000}
+    whole = fit(KneserNey(order=3), text, lambda: split_sentences(text.corpus(**options)))
     small = whole.smaller(prune=6e-7, bits=8)
-    small.figures = figures.perplexities(whole, small, sentences(text.test(whole)))
+    small.figures = figures.measure_perplexities(whole, small, split_sentences(text.test(whole)))
     return small
 
 
-def fitted(model: Any, text: Text, corpus: Callable[[], Corpus]) -> Any:
-    """The model fitted to a corpus, or as it was kept; it notes what a reader of its card wants to know."""
+def fit(model: Any, text: Text, read_corpus: Callable[[], Corpus]) -> Any:
+    """Return the model fitted to a corpus, with facts for its card; load it if an earlier run has fitted it."""
     folder = text.work / f"whole-{model.name}"
     if not (folder / "model.json").exists():
-        found = corpus()
-        model.fit(found)
+        corpus = read_corpus()
+        model.fit(corpus)
         model.fitted_on = {
             "text": FITTED_ON,
-            "tokens": found.n_tokens,
-            "types": len(found.vocabulary),
+            "tokens": corpus.n_tokens,
+            "types": len(corpus.vocabulary),
             "tokenizer": "words",
         }
         model.save(folder)
@@ -126,15 +133,15 @@ def fitted(model: Any, text: Text, corpus: Callable[[], Corpus]) -> Any:
 
 MODELS: dict[str, tuple[Callable[[Text], Any], str]] = {
     "en-lds-small": (
-        lds,
+        make_lds,
         "Token vectors in context: a linear dynamical system with 50 states, 8 bits per number.",
     ),
     "en-words-small": (
-        words,
+        make_words,
         "Word vectors from morphemes, even for unseen words: 100 columns, 8 bits per number.",
     ),
     "en-ngrams-small": (
-        ngrams,
+        make_ngrams,
         "Trigrams with interpolated modified Kneser-Ney smoothing, pruned, 8 bits per number.",
     ),
 }
@@ -143,9 +150,11 @@ MODELS: dict[str, tuple[Callable[[Text], Any], str]] = {
 def main() -> None:
     """Make the models, and README.md from their cards."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--lines", type=int, help="paragraphs to read, for a try; all if not given")
-    parser.add_argument("--output", type=Path, default=HERE, help="gets src and README.md")
-    parser.add_argument("--work", type=Path, default=HERE / "build", help="what is finished")
+    parser.add_argument("--lines", type=int, help="paragraphs to read, for a trial; default: all")
+    parser.add_argument("--output", type=Path, default=HERE, help="folder for src and README.md")
+    parser.add_argument(
+        "--work", type=Path, default=HERE / "build", help="folder for finished steps"
+    )
     options = parser.parse_args()
     try:
         text = Text(options.lines, options.work / f"lines-{options.lines or 'all'}")
@@ -156,22 +165,22 @@ def main() -> None:
 
 
 def make_model(name: str, text: Text, output: Path) -> str:
-    """Make a model and its card, or take it from the work that is done; return the card as a section of README.md."""
+    """Make a model, unless an earlier run has made it, and its card; return the card as a section of README.md."""
     make, summary = MODELS[name]
     module = name.replace("-small", "").replace("-", "_")
-    kept, folder = text.work / name, output / f"tacenda_{module}"
-    if not (kept / "model.json").exists():
+    finished, folder = text.work / name, output / f"tacenda_{module}"
+    if not (finished / "model.json").exists():
         print(f"* {name}", flush=True)
-        make(text).save(kept)
+        make(text).save(finished)
     if folder.exists():
         shutil.rmtree(folder)
-    shutil.copytree(kept, folder)
+    shutil.copytree(finished, folder)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(f"{name}: {size:.1f} MB", flush=True)
-    about = ModelCard(name, tacenda.__version__, LICENCE, summary, AUTHORS)
-    text = render_card(tacenda.artifact.read(folder), about)
-    (folder / CARD).write_text(text, encoding="utf8")
-    return re.sub(r"^#", "##", text, flags=re.MULTILINE)
+    about = ModelCard(name, tacenda.__version__, LICENSE, summary, AUTHORS)
+    card = render_card(tacenda.artifact.read(folder), about)
+    (folder / CARD).write_text(card, encoding="utf8")
+    return re.sub(r"^#", "##", card, flags=re.MULTILINE)
 
 
 HEAD = """\

@@ -83,12 +83,12 @@ def test_a_text_gives_the_same_bytes_each_time(make, tmp_path, capsys):
 
 
 def test_paragraphs_are_cut_after_the_marks_that_end_a_sentence(make):
-    from make import sentences
+    from make import split_sentences
 
     from tacenda import Corpus
 
     text = ['He said : " No . " ( She left ! ) Why ? !', "Nothing ends here", ". end ."]
-    cut = sentences(Corpus.from_sentences([line.split() for line in text]))
+    cut = split_sentences(Corpus.from_sentences([line.split() for line in text]))
     assert [" ".join(cut.vocabulary.decode(ids)) for ids in cut] == [
         'He said : " No . "', "( She left ! )", "Why ? !", "Nothing ends here", ".", "end .",
     ]  # fmt: skip
@@ -111,6 +111,6 @@ def test_word_similarity_is_spearmans_correlation_of_the_pairs_with_vectors(make
         float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
         for x, y in ((vectors[pair.first], vectors[pair.second]) for pair in pairs)
     ]
-    found, n_pairs = figures._correlation(Model(), [*pairs, WordPair("w1", "nothing", 5.0)])
+    found, n_pairs = figures._correlate(Model(), [*pairs, WordPair("w1", "nothing", 5.0)])
     assert n_pairs == len(pairs)
     assert found == pytest.approx(spearmanr(cosines, [pair.score for pair in pairs])[0])
