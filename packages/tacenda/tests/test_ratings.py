@@ -422,6 +422,13 @@ def test_ids_that_would_make_all_others_wide_are_refused():
     assert number_ids(wide, "user")[0].raw.tolist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("ids", [[["a"], ["b"]], ["a", ["b", "c"]], [np.zeros(2), "a"]], ids=str)
+def test_ids_that_are_lists_are_refused(ids):
+    for make in (IdIndex, number_ids):
+        with pytest.raises(DataError, match=r"user id number [12] is several, .*: give one"):
+            make(ids, "user")
+
+
 @pytest.mark.parametrize("kind", [list, np.array, lambda ids: np.array(ids, object)])
 def test_ids_of_bytes_are_refused(kind):
     for index in (number_ids, IdIndex):

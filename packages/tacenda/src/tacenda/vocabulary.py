@@ -294,8 +294,7 @@ class Vocabulary:
         if max_vocabulary is not None:
             limits["max_vocabulary"] = max_vocabulary
         for name, limit in limits.items():
-            if type(limit) is not int or limit < 1:
-                check_whole(name, limit, error=CorpusError)
+            check_whole(name, limit, error=CorpusError)
         # types are compared, because that takes no call for each of a million words
         if {*map(type, counts)} - {str}:
             _require_strings(counts)

@@ -184,7 +184,7 @@ class Corpus:
         choices = Selection(**selection)
         tokenizers.get_tokenizer(tokenizer)
         source, _ = open_text(text)
-        paths = source if isinstance(source, list) else None
+        paths = source if isinstance(source, list) else []
         types = Types()
         first_lines: list[str] = []
         blocks = text_blocks(source, encoding, errors, marks, text_field)
@@ -195,13 +195,13 @@ class Corpus:
             blocks = counter.count_while_reading(blocks)
         coded = word_ids.encode_lines(blocks, tokenizer, types, processes)
         origin = {
-            "sources": [path.name for path in paths or ()],
+            "sources": [path.name for path in paths],
             "tokenizer": tokenizers.record_tokenizer(tokenizer),
             **choices.cutoff,
         }
         fingerprint = None
         if cache is not None:
-            fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
+            fields = [field_of(path.name, text_field) for path in paths] or [text_field]
             settings = (encoding, errors, marks, fields, count_words)
             rules = tokenizers.fingerprint_tokenizer(tokenizer)
             fingerprint = _fingerprint(choices, cache_key, settings, paths, rules)
@@ -479,27 +479,25 @@ def _fingerprint(
     selection: Selection,
     cache_key: str | None,
     settings: tuple[object, ...],
-    paths: Sequence[Path] | None = None,
+    paths: Sequence[Path] = (),
     tokenizer: str | None = None,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, which is equal only if the corpora are.
 
     Files are identified by absolute path, size and times of change. ``settings`` has all other settings, as JSON. The
-    result is None for an iterable (``paths`` is None) and a callable tokenizer (``tokenizer``, its fingerprint, is
+    result is None for an iterable (without ``paths``) and a callable tokenizer (``tokenizer``, its fingerprint, is
     None), unless the user gives a ``cache_key`` for them.
     """
-    if cache_key is None and (paths is None or tokenizer is None):
+    if cache_key is None and (not paths or tokenizer is None):
         return None
-    files = None
-    if paths is not None:
-        states = [(path.resolve(), path.stat()) for path in paths]
-        files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
+    states = [(path.resolve(), path.stat()) for path in paths]
+    files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
     choices = dict(vars(selection))
     vocabulary = choices.pop("vocabulary")
     facts = {
         "build": _BUILD_VERSION,
         "classes": CLASSES,
-        "files": files,
+        "files": files or None,
         "tokenizer": tokenizer,
         "selection": choices,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,

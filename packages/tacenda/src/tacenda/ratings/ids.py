@@ -21,8 +21,8 @@ class IdIndex:
     """Raw ids in the order of their numbers; ``what`` they identify is "user" or "item", for messages.
 
     Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id occurs twice, is
-    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, consists of bytes, is a float, or is
-    missing.
+    longer than `LONGEST_ID`, ends in a null character, which NumPy would drop, consists of bytes, is a list or a float,
+    or is missing.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
@@ -88,14 +88,13 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
-    ids = [
-        one if isinstance(one, (bytes, *_FLOATS)) or is_missing(one) else str(one) for one in raw
-    ]
+    refused = bytes, list, np.ndarray, *_FLOATS
+    ids = [one if isinstance(one, refused) or is_missing(one) else str(one) for one in raw]
     return np.array(_check_ids(ids, what), dtype=np.str_)
 
 
 def is_missing(value: object) -> bool:
-    """Whether ``value`` marks a missing value in a data frame, as None and nan do."""
+    """Return whether a value marks a missing one in a data frame, as None and nan do."""
     return not isinstance(value, str | int) and str(value) in _MISSING
 
 
@@ -109,7 +108,7 @@ def _unpack(raw: Any) -> Any:
 
 
 def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
-    """Return the ids. Raises DataError for one that is missing, bytes, a float, too long, or ends in a null."""
+    """Return the ids. Raises DataError for one that is missing, bytes, a list, a float, too long, or ends in a null."""
     for number, raw_id in enumerate(raw, start=1):
         if is_missing(raw_id):
             raise DataError(
@@ -117,6 +116,8 @@ def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
             )
         if isinstance(raw_id, bytes):
             raise DataError(f"{what} id number {number} is bytes, {raw_id[:40]!r}: decode the ids")
+        if isinstance(raw_id, list | np.ndarray):
+            raise DataError(f"{what} id number {number} is several, {raw_id!r:.40}: give one")
         if isinstance(raw_id, _FLOATS):
             raise DataError(f"{what} ids are floats; give integers or strings")
         if isinstance(raw_id, str) and raw_id.endswith("\0"):

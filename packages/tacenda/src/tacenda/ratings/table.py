@@ -164,7 +164,8 @@ class Ratings:
     ) -> "Ratings":
         """Build a table from raw ids, one user and one item for each value: integers, or anything with a ``str``.
 
-        Users and items are numbered in sorted order, integers by value. Options and errors: see the constructor.
+        Users and items are numbered in sorted order, integers by value. Options and errors: see the constructor and
+        `IdIndex`.
         """
         user_index, user_ids = number_ids(users, "user")
         item_index, item_ids = number_ids(items, "item")
@@ -210,7 +211,7 @@ class Ratings:
 
     @cached_property
     def sparsity(self) -> float:
-        """How few ratings users and items have: 2 if each has one rating, towards 0 as they have more."""
+        """The sparsity of the ratings: 2 if each user and each item has one, towards 0 as they have more."""
         sides = np.diff(self.user_offsets), self.item_counts
         return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(self), 1)
 
