@@ -28,7 +28,7 @@ class Table:
 
 
 def test_cosines_of_words_are_those_of_their_rows():
-    found = compare(Table(a=[1, 0], b=[0, 2]), Table(a=[2, 0], b=[3, 3]), None, "whitespace")
+    found = compare(Table(a=[1, 0], b=[0, 2]), Table(a=[2, 0], b=[3, 3]))
     assert (found.n_vectors, found.of) == (2, "words")
     assert found.mean == pytest.approx((1 + 0.5**0.5) / 2)
     assert found.least == pytest.approx(0.5**0.5)
@@ -55,7 +55,7 @@ def test_words_in_angle_brackets_are_words_unless_the_vocabulary_reserves_them()
 def test_cosines_of_a_text_count_its_tokens_that_have_vectors(write_file):
     text = write_file("text.txt", "a a nothing\n\nb\n")
     model = Table(a=[1, 0], b=[0, 2])
-    assert compare(model, model, text, "whitespace").n_vectors == 3
+    assert compare(model, model, text).n_vectors == 3
     text.write_text("nothing\n", encoding="utf8")
     with pytest.raises(DataError, match="no vectors"):
-        compare(model, model, text, "whitespace")
+        compare(model, model, text)

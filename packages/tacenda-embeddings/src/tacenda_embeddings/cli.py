@@ -17,7 +17,7 @@ from tacenda.tokenizers import is_own, spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
-ModelOutput = Annotated[
+_ModelOutput = Annotated[
     str | None,
     typer.Option(
         "--model-output",
@@ -76,7 +76,7 @@ def fit(
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Number of latent dimensions (lds).")
     ] = None,
-    model_output: ModelOutput = None,
+    model_output: _ModelOutput = None,
     valid: Annotated[
         Path | None,
         _file_option("Held-out text; training stops when it no longer improves (varembed)."),
@@ -162,7 +162,7 @@ def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
     small.save(folder)
     if small is embedder:
         return ""
-    loss = compare(embedder, small, None, "whitespace")
+    loss = compare(embedder, small)
     return (
         f"; cosine with the vectors before rounding: mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
@@ -198,7 +198,7 @@ def apply(
         typer.Option("--output", "-o", metavar="FILE.npz|-", help="An .npz file, or - to print."),
     ] = "-",
     tokenizer: _FittedTokenizer = None,
-    model_output: ModelOutput = None,
+    model_output: _ModelOutput = None,
     encoding: common.Encoding = "utf-8",
     errors: common.Errors = "strict",
     force: common.Force = False,
@@ -270,7 +270,7 @@ def neighbours(
     n_words: Annotated[
         int, typer.Option("--words", min=1, help="Number of neighbours to show.")
     ] = 10,
-    model_output: ModelOutput = None,
+    model_output: _ModelOutput = None,
 ) -> None:
     """Show the words with the nearest vectors (cosine).
 
@@ -430,7 +430,7 @@ def init_config(
         str | None,
         typer.Option(help='Where the vectors go: "tensor" (Doc.tensor) or NAME (doc._.NAME).'),
     ] = None,
-    model_output: ModelOutput = None,
+    model_output: _ModelOutput = None,
     force: common.Force = False,
 ) -> None:
     """Write a configuration for `spacy train`.

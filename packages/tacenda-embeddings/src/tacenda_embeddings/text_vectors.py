@@ -140,8 +140,8 @@ class Cosines(NamedTuple):
 def compare(
     model: Any,
     other: Any,
-    text: Path | None,
-    tokenizer: str | Tokenizer,
+    text: Path | None = None,
+    tokenizer: str | Tokenizer = "whitespace",
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Cosines:

@@ -1,6 +1,6 @@
 """Configurations for ``spacy train`` of whole pipelines that read the vectors of an LDS.
 
-The components, the training and the scores are those of spaCy's quickstart. Its convolutional network is replaced by a
+The components, the training and the scores come from spaCy's quickstart. Its convolutional network is replaced by a
 layer that mixes hashed word features, static vectors if there are any, and the vectors of the embedding component, with
 optional layers of convolution on top. Text categorizers take the mean and the maximum of the vectors of a text.
 """

@@ -97,7 +97,7 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     """
     from tacenda.spacy.component import note_requirement
 
-    vectors = MorphologicalVectors(strings=nlp.vocab.strings).take(source)
+    vectors = MorphologicalVectors(strings=nlp.vocab.strings, model=load_word_model(source))
     nlp.vocab.vectors = vectors
     config = nlp.config
     config["nlp"]["vectors"] = {"@vectors": NAME}
@@ -166,11 +166,6 @@ class MorphologicalVectors(BaseVectors):
         self._cached_vectors: dict[int, Any] = {}
         # (rows, width) float32, where ``_ops`` has its arrays
         self.data: Any = self._ops.alloc2f(0, 0)
-
-    def take(self, source: Any) -> "MorphologicalVectors":
-        """Set the model to a fitted one, or to the one in a folder; raises the errors of `use_vectors`."""
-        self._set_model(load_word_model(source))
-        return self
 
     def _set_model(self, model: Any) -> None:
         """Set a fitted model, and compute the table of its vocabulary."""
@@ -466,14 +461,16 @@ class MorphologicalVectors(BaseVectors):
         added = list(self.key2row.items())[self._n_fitted :]
         return [(self._find_text(key) or key, self.data[row].tolist()) for key, row in added]
 
-    def _add_all(self, added: Any) -> None:
-        """Add the words that `_list_added` returned. Raises ArtifactError if they are damaged."""
+    def _load(self, model: bytes | Path, added: Any) -> "MorphologicalVectors":
+        """Set a saved model, and add what `_list_added` returned. Raises ArtifactError if that is damaged."""
+        self._set_model(load_word_model(model))
         try:
             # older versions saved a dictionary
             for key, vector in added.items() if isinstance(added, dict) else added:
                 self.add(key, vector=vector)
         except (AttributeError, TypeError, ValueError) as error:
             raise ArtifactError(f"the vectors of added words are damaged: {error}") from error
+        return self
 
     def to_bytes(self, **kwargs: Any) -> bytes:
         """Return the model and the words that were added to it; no bytes without a model."""
@@ -493,8 +490,7 @@ class MorphologicalVectors(BaseVectors):
                 data, added = srsly.msgpack_loads(data.removeprefix(_MAGIC_WITH_ADDED))
             except (TypeError, ValueError) as error:
                 raise ArtifactError(f"the bytes of the vectors are damaged: {error}") from error
-        self.take(data)._add_all(added)
-        return self
+        return self._load(data, added)
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
         """Save into the subfolder ``morphological_vectors`` of ``path``, the folder of the vocabulary.
@@ -522,9 +518,8 @@ class MorphologicalVectors(BaseVectors):
             self.clear()
             return self
         cfg = read_cfg(folder)
-        self.take(folder / "model")._add_all(cfg.get("added", []))
         self.name = cfg.get("name")
-        return self
+        return self._load(folder / "model", cfg.get("added", []))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the store of strings too, which stays the same object as that of a vocabulary pickled with it."""

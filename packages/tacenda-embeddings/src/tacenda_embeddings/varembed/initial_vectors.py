@@ -1,6 +1,6 @@
 """Vectors of words and morphemes from co-occurrence counts, word2vec, given vectors, or random numbers.
 
-They are all of a `SumEmbed`, and the start of the training of a `VarEmbed`.
+A `SumEmbed` consists of them, and the training of a `VarEmbed` starts from them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def find_vectors(
     Parameters
     ----------
     counts
-        (types,) occurrences of each word: its vector is the nearer to the sum of its morphemes the fewer there are.
+        (types,) occurrences of each word; the fewer, the nearer its vector is to the sum of its morphemes.
     given
         (types, width) vectors to use instead of a ``source``; a row of zeros says nothing about its word.
     source

@@ -190,7 +190,7 @@ class StreamBatches:
         self.n_steps = (len(ids) - 1) // self.n_streams
 
     def n_batches(self, epoch: int) -> int:
-        """Return the number of batches, which is that of every epoch."""
+        """Return the number of batches, the same in every epoch."""
         return -(-self.n_steps // self.length)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
