@@ -363,14 +363,10 @@ def test_a_model_that_names_another_distribution_than_its_own_is_caught():
         check_embedder(Stray)
 
 
-def test_a_corpus_of_too_few_words_is_refused():
+@pytest.mark.parametrize("form", [Corpus.from_sentences, list])
+def test_a_text_in_any_form_of_too_few_words_is_refused(form):
     with pytest.raises(CorpusError, match="has 2 words"):
-        check_embedder(Toy, Corpus.from_sentences([["a", "b"]]))
-
-
-def test_a_corpus_may_be_a_list_of_sentences():
-    with pytest.raises(CorpusError, match="has 2 words"):
-        check_embedder(Toy, [["a", "b"]])
+        check_embedder(Toy, form([["a", "b"]]))
 
 
 def test_only_reserved_types_are_no_words_of_a_corpus():

@@ -116,17 +116,11 @@ def test_similarity_in_context_can_be_asked_for_beside_word_vectors(toy):
     assert nlp.vocab["cat"].vector.tolist() == [1, 1, 1]
 
 
-def test_vectors_put_aside_are_not_compared(toy):
-    doc = pipeline(toy, target="put_aside")(TEXT)
-    assert not doc.user_token_hooks
-    assert not doc.has_vector
-
-
-def test_similarity_in_context_can_be_turned_off(toy):
-    doc = pipeline(toy, similarity=False)(TEXT)
-    assert not doc.user_token_hooks
-    assert not doc.user_span_hooks
-    assert not doc.user_hooks
+@pytest.mark.parametrize("config", [{"target": "put_aside"}, {"similarity": False}], ids=str)
+def test_vectors_put_aside_or_by_choice_are_not_compared(toy, config):
+    doc = pipeline(toy, **config)(TEXT)
+    assert not any((doc.user_token_hooks, doc.user_span_hooks, doc.user_hooks))
+    assert doc.has_vector == ("target" not in config)
 
 
 def test_hooks_of_others_stay(nlp):

@@ -321,9 +321,13 @@ def test_counts_are_not_taken_for_a_model(tmp_path):
 
 def test_bad_settings_are_clear_errors():
     text = Text([0, 1, 2], 3)
-    for wrong in ({"n_lags": 0}, {"threads": 0}, {"memory_budget": 0}):
-        with pytest.raises(ConfigurationError, match="at least 1"):
-            LaggedCounts.from_corpus(text, **wrong)
+    wrong = {"n_lags": (0, "two"), "threads": (0,), "memory_budget": (0, float("nan"))}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(
+                ConfigurationError, match=rf"{name} is .*; it must be a .*at least 1"
+            ):
+                LaggedCounts.from_corpus(text, **{name: value})
     with pytest.raises(ConfigurationError, match=r"no settings: .* LaggedCounts\.from_corpus"):
         LaggedCounts.from_settings({})
     with pytest.raises(ConfigurationError, match="no lag 3"):
@@ -342,17 +346,13 @@ def test_counts_are_shown_by_their_size():
     assert repr(counts.scaled(0.5)) == "<LaggedCounts: 2 lags, 40 words, 650 tokens>"
 
 
-def test_an_empty_corpus_is_a_clear_error():
-    with pytest.raises(CorpusError, match="empty corpus"):
-        LaggedCounts.from_corpus(Text([], 3), 2)
-
-
-def test_what_is_no_corpus_is_a_clear_error():
-    with pytest.raises(CorpusError, match="'a text' is no Corpus: make one with"):
-        LaggedCounts.from_corpus("a text", 2)
-    for bad in ({"n_lags": "two"}, {"threads": 0}, {"memory_budget": float("nan")}):
-        with pytest.raises(ConfigurationError, match=rf"{next(iter(bad))} is .*; it must be a"):
-            LaggedCounts.from_corpus(Text([], 3), **bad)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(Text([], 3), "empty corpus"), ("a text", "'a text' is no Corpus: make one with")],
+)
+def test_what_cannot_be_counted_is_a_clear_error(text, message):
+    with pytest.raises(CorpusError, match=message):
+        LaggedCounts.from_corpus(text, 2)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -125,11 +125,3 @@ def test_without_observations_the_prediction_is_the_prior(rng, oracles):
     np.testing.assert_allclose(
         solve_stationary_covariance(system.A, system.Q), system.P, atol=1e-10
     )
-
-
-def test_riccati_residual(model):
-    system, parameters = model
-    S1 = solve_steady_state(parameters).Sigma_1
-    R_D = parameters.noise.precision(parameters.C)
-    filtered = np.linalg.inv(np.linalg.inv(S1) + R_D)
-    np.testing.assert_allclose(S1, system.A @ filtered @ system.A.T + system.Q, atol=1e-11)

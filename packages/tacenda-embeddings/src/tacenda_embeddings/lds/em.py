@@ -88,7 +88,7 @@ class EM:
     ) -> Parameters:
         """Run iterations of EM, and return the new parameters."""
         for _ in range(iterations):
-            statistics = self._run_e_step(parameters, moments, stage, with_observation=True)
+            statistics = self._run_and_record(parameters, moments, stage, with_observation=True)
             parameters = run_m_step(statistics, parameters, moments.mean)
         return parameters
 
@@ -98,7 +98,7 @@ class EM:
         Raises LinAlgError if the system is not stable.
         """
         parameters = self.iterate(parameters, moments, iterations, "full")
-        statistics = self._run_e_step(parameters, moments, "final", with_observation=False)
+        statistics = self._run_and_record(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
         C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # the saved dtype
@@ -107,7 +107,7 @@ class EM:
         smoother = build_two_sided(parameters, scale, mean, Xi)
         return Fit(parameters, smoother, Xi, scale, mean, self.history)
 
-    def _run_e_step(
+    def _run_and_record(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
     ) -> Statistics:
         """Run the E-step from the Pi of the last one, and record its likelihood gain."""
