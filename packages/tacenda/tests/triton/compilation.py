@@ -49,13 +49,13 @@ TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 APPROXIMATE = {"ex2.approx.f32", "sqrt.approx.ftz.f32", "sqrt.approx.f32", "div.full.f32"}
 #: Kernels that need more registers than a thread has, and may keep so many bytes of each in memory.
 SPILLED = {
-    "_by_rows": 120,
-    "_fill_segments": 72,
+    "_sum_by_rows": 120,
+    "_fill_segment": 72,
     "_score_tokens": 48,
-    "_by_class": 8,
+    "_sum_by_class": 8,
     "_visit_rows": 8,
 }
-SPILLED_OF_FLOAT64 = {**SPILLED, "_by_rows": 424, "_fill_segments": 240, "_by_class": 16}
+SPILLED_OF_FLOAT64 = {**SPILLED, "_sum_by_rows": 424, "_fill_segment": 240, "_sum_by_class": 16}
 
 
 class Absent:
@@ -145,7 +145,7 @@ def test_forward_backward(compiled, k, dtype):
     observed = Sequences(np.zeros(5, int), np.zeros(5, int), np.array([0, 1]), [0, 2, 5])
     given = *tables, observed
     hmm_block_backward(*given, hmm_block(*given))
-    assert_all_compiled(compiled, "_filter _messages _counts _sum")
+    assert_all_compiled(compiled, "_filter_sequence _smooth_sequence _count_pair _sum")
 
 
 @FLOATS
@@ -158,7 +158,7 @@ def test_blocks(compiled, k, width, two_levels, dtype):
     given = (each, None) if two_levels else (None, each)
     A = block_softmax(made_of, *pairs, *given)
     block_softmax_backward(made_of, *pairs, A, A, given[0])
-    assert_all_compiled(compiled, "_fill_segments _by_class _by_rows")
+    assert_all_compiled(compiled, "_fill_segment _sum_by_class _sum_by_rows")
 
 
 @FLOATS
@@ -168,7 +168,7 @@ def test_words(compiled, k, width, dtype):
     given = words, words[:, 0], states, np.array([0, 0, 200])
     o = class_softmax(*given)
     class_softmax_backward(*given, o, o)
-    assert_all_compiled(compiled, "_fill_segments _by_class _by_rows _sum")
+    assert_all_compiled(compiled, "_fill_segment _sum_by_class _sum_by_rows _sum")
 
 
 @FLOATS
@@ -176,7 +176,7 @@ def test_words(compiled, k, width, dtype):
 def test_streaming_sums(compiled, n, width, dtype):
     rows, bias = ones(n, width, dtype=dtype), ones(n, dtype=dtype)
     streaming_logsumexp_backward(rows, rows, bias, streaming_logsumexp(rows, rows, bias), bias)
-    assert_all_compiled(compiled, "_log_sums _log_sums_backward")
+    assert_all_compiled(compiled, "_find_log_sums _sum_gradients")
 
 
 @FLOATS

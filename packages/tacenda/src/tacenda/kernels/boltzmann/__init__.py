@@ -1,8 +1,8 @@
 """Operations of restricted Boltzmann machines: contrastive divergence of ratings, and free energies of words.
 
-On a CUDA device floating arrays are torch tensors there; numbers of units and cases, and offsets, may be arrays or
-tensors. Operations are re-entrant on different tables and release the GIL; the same arguments give the same bits on one
-kind of device. NaN and infinity propagate.
+A CUDA device runs `boltzmann_divergence` and `boltzmann_expectations`; floating arrays are torch tensors there, and
+numbers of units and cases, and offsets, may be arrays or tensors. Operations are re-entrant on different tables and
+release the GIL; the same arguments give the same bits on one kind of device. NaN and infinity propagate.
 """
 
 from typing import Annotated, Any, NamedTuple, SupportsFloat

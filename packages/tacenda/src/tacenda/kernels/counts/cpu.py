@@ -7,16 +7,13 @@ yields the columns in ascending order, so no column is ever sorted. Very frequen
 whole accumulator. Merging is the same accumulator fed from the parts instead of from the text.
 """
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types, uint64
-from numba.extending import intrinsic
+from numba import uint64
 
 from tacenda.errors import KernelError
 from tacenda.kernels.counts import Counts
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.vectors import trailing_zeros
 
 _GATHERED = 8192  # positions gathered at once: 7 lags of them fill a quarter of a 1 MB L2 cache
 _DENSE = 4  # a row with over vocabulary / 4 pairs reads the whole accumulator
@@ -55,16 +52,6 @@ def merge_counts(parts, vocabulary):
         raise KernelError("a sum of counts exceeds int32: scale the counts, which makes them float")
     end = indptr[-1]
     return Counts(indptr, out_indices[0, :end].copy(), out_data[0, :end].copy())
-
-
-@intrinsic
-def _trailing_zeros(typing_context: Any, bits: Any) -> Any:
-    """Find the place of the lowest set bit of a uint64 that is not zero, in one machine instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
 
 
 @njit
@@ -207,12 +194,12 @@ def _emit_marked(accumulator, words, summary, indices, data, k, start):
         busy = summary[i]
         summary[i] = _ZERO
         while busy != _ZERO:
-            word = (uint64(i) << _SIX) + _trailing_zeros(busy)
+            word = (uint64(i) << _SIX) + trailing_zeros(busy)
             busy &= busy - _ONE
             bits = words[word]
             words[word] = _ZERO
             while bits != _ZERO:
-                c = (word << _SIX) + _trailing_zeros(bits)
+                c = (word << _SIX) + trailing_zeros(bits)
                 bits &= bits - _ONE
                 indices[k, uint64(end)] = c
                 data[k, uint64(end)] = accumulator[c]

@@ -1,7 +1,8 @@
 """Operations of hidden Markov models whose states are divided into classes; the word of a token determines its class.
 
-The first index of a matrix is the state reached, so that passes read rows. On a CUDA device tables and results are
-torch tensors there; observations stay on the host. All operations release the GIL, and NaN propagates.
+The first index of a matrix is the state reached, so that passes read rows. A CUDA device runs all operations but
+`hmm_features` and its backward pass; tables and results are torch tensors there, and observations stay on the host. All
+operations release the GIL, and NaN propagates.
 """
 
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The operations of hidden Markov models on the CPU."""
+"""The operations of hidden Markov models on the CPU, in the letters of their specifications."""
 
 import math
 from collections.abc import Iterator
@@ -18,45 +18,45 @@ from tacenda.kernels.hidden_markov import (
     inner_tokens,
 )
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.rows import exp2_of_fraction
 from tacenda.kernels.machinery.threads import in_parts
 
 # -- the softmax of the columns of a small matrix, while it is in cache -----------------------------
 #
 # numba's own exp is a call for each number unless Intel's SVML is installed; this exp compiles to vector instructions:
-# exp(x) = 2^n 2^f with n the nearest integer to x / log 2. 2^f is a polynomial (Cephes' exp2f, of degree 6), and n is
-# added to the exponent bits.
+# exp(x) = 2^n 2^f with n the nearest integer to x / log 2. 2^f is a polynomial, and n is added to the exponent bits.
 
 
 _FAST = {"contract", "reassoc"}
 
 
 @njit(fastmath=_FAST)
-def column_softmax(block, bits, powers, shift, weights):
+def column_softmax(block, bits, powers, scratch, weights):
     """Replace a block (rows, k) of scores by their softmax over the rows, times ``weights`` (k,).
 
-    ``bits`` and ``powers`` are as in `exponentials`, and ``shift`` (k,) is scratch.
+    ``bits`` and ``powers`` are as in `exponentials`, and ``scratch`` is (2, k).
     """
     k = block.shape[1]
-    # The maximum of each column, which keeps the exponentials from overflowing.
+    largest, scale = scratch[0], scratch[1]
+    # With the largest of each column subtracted, no exponential overflows.
     for i in range(k):
-        shift[i] = block[0, i]
+        largest[i] = block[0, i]
     for j in range(1, block.shape[0]):
         row = block[j]
         for i in range(k):
-            shift[i] = max(shift[i], row[i])
-    exponentials(block, bits, powers, shift)
-    # Now ``shift`` holds the sums of the columns, and then their scales.
-    shift[:] = 0
+            largest[i] = max(largest[i], row[i])
+    exponentials(block, bits, powers, largest)
+    scale[:] = 0
     for j in range(block.shape[0]):
         row = block[j]
         for i in range(k):
-            shift[i] += row[i]
+            scale[i] += row[i]
     for i in range(k):
-        shift[i] = weights[i] / shift[i]
+        scale[i] = weights[i] / scale[i]
     for j in range(block.shape[0]):
         row = block[j]
         for i in range(k):
-            row[i] *= shift[i]
+            row[i] *= scale[i]
 
 
 @njit(fastmath=_FAST)
@@ -78,17 +78,12 @@ def exponentials(block, bits, powers, shift):
             given = (np.float32(row[i]) - np.float32(shift[i])) * np.float32(1.4426950408889634)
             x = given if given > np.float32(-126) else np.float32(-126)
             x = x if x < np.float32(127) else np.float32(127)
-            # Split into the nearest whole number n and a fraction f, and take 2^f from its polynomial.
+            # Split into the nearest whole number n and a fraction f.
             n = np.floor(x + np.float32(0.5))
             f = x - n
-            p = np.float32(1.535336188319500e-4)
-            p = p * f + np.float32(1.339887440266574e-3)
-            p = p * f + np.float32(9.618437357674640e-3)
-            p = p * f + np.float32(5.550332471162809e-2)
-            p = p * f + np.float32(2.402264791363012e-1)
-            p = p * f + np.float32(6.931472028550421e-1)
+            power_of_f = exp2_of_fraction(f)
             number = given == given  # False for NaN alone, which stays
-            row[i] = p * f + np.float32(1) if number else given
+            row[i] = power_of_f if number else given
             power[i] = np.int32(n) if number else 0
     # Multiply by 2^n by adding n to the exponent, which begins at bit 23 of a float32. This is a separate pass, so that
     # each loop reads and writes its numbers as one type and the compiler vectorizes both.
@@ -143,7 +138,7 @@ def _filter(model, observed, a, c, begin, end):
 
 
 @njit(fastmath=_FAST)
-def _messages(A, o, observed, found, v, posteriors, begin, end):
+def _smooth(A, o, observed, found, v, posteriors, begin, end):
     """Go back through the sequences begin .. end: fill the messages v and the posteriors."""
     (pairs, words, _, offsets), (a, c) = observed, found
     k = o.shape[1]
@@ -192,8 +187,8 @@ def _count_pairs(A, a, v, tokens, borders, N, begin, end):
 def hmm_block(blocks, emissions, starts, observed, threads):
     a = np.empty((len(observed.words), emissions.shape[1]), blocks.dtype)
     c = np.empty(len(a), blocks.dtype)
-    given = (blocks, emissions, starts), tuple(observed), a, c
-    in_parts(_filter, len(observed.offsets) - 1, threads, *given)
+    arguments = (blocks, emissions, starts), tuple(observed), a, c
+    in_parts(_filter, len(observed.offsets) - 1, threads, *arguments)
     with np.errstate(divide="ignore"):
         return Forward(np.log(c, dtype=np.float64), a)
 
@@ -203,8 +198,8 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     a = found.states
     c = np.exp(found.log_probs).astype(blocks.dtype)
     v, posteriors = np.empty_like(a), np.empty_like(a)
-    made = blocks, emissions, tuple(observed), (a, c), v, posteriors
-    in_parts(_messages, len(offsets) - 1, threads, *made)
+    arguments = blocks, emissions, tuple(observed), (a, c), v, posteriors
+    in_parts(_smooth, len(offsets) - 1, threads, *arguments)
     # Threads work on different pairs, so no two of them write to one block of counts.
     inner = inner_tokens(offsets)
     tokens = inner[np.argsort(pairs[inner], kind="stable")]
@@ -229,11 +224,11 @@ def hmm_features(model, observed):
         if t == 0:
             a[tokens] = model.starts[observed.classes[tokens]]
         else:
-            messages = np.empty((len(tokens), model.left.shape[2]), a.dtype)
+            m = np.empty((len(tokens), model.left.shape[2]), a.dtype)
             for group, own in _group_by_class(observed.classes[tokens - 1]):
-                messages[own] = a[tokens[own] - 1] @ model.left[group]
+                m[own] = a[tokens[own] - 1] @ model.left[group]
             for group, own in _group_by_class(observed.classes[tokens]):
-                a[tokens[own]] = messages[own] @ model.reached[group].T
+                a[tokens[own]] = m[own] @ model.reached[group].T
         now = a[tokens] * model.emissions[observed.words[tokens]]
         c[tokens] = total = now.sum(axis=1)
         a[tokens] = now / np.where(total == 0, 1, total)[:, None]
@@ -248,8 +243,7 @@ def hmm_features_backward(model, observed, found):
     c = np.where(c == 0, np.inf, c).astype(dtype)[:, None]
     b, v = np.ones_like(a), np.zeros_like(a)
     w = np.zeros((len(a), model.left.shape[2]), dtype)
-    steps = list(_iterate_steps(offsets))
-    for t, tokens in reversed(steps):
+    for t, tokens in reversed(list(_iterate_steps(offsets))):
         v[tokens] = model.emissions[words[tokens]] * b[tokens] / c[tokens]
         if t == 0:
             continue
@@ -260,8 +254,7 @@ def hmm_features_backward(model, observed, found):
     posteriors = a * b
     # The gradients are sums over all tokens except the first of each sequence: one product for each class.
     dx, dy = np.zeros_like(model.left), np.zeros_like(model.reached)
-    inner = np.sort(np.concatenate([np.empty(0, np.int64), *(at for t, at in steps if t)]))
-    m = np.zeros_like(w)
+    inner, m = inner_tokens(offsets), np.zeros_like(w)
     for group, own in _group_by_class(classes[inner - 1]):
         before = a[inner[own] - 1]
         dx[group] = before.T @ w[inner[own]]
@@ -307,60 +300,60 @@ def _gather(table, rows, out):
 
 
 @njit
-def _find_other_source(sources, u, end):
+def _find_run_end(sources, u, end):
     """Return the first pair after u, before ``end``, that has another source; ``end`` if there is none."""
-    after = u + 1
-    while after < end and sources[after] == sources[u]:
-        after += 1
-    return after
+    stop = u + 1
+    while stop < end and sources[stop] == sources[u]:
+        stop += 1
+    return stop
 
 
 @njit(fastmath=_FAST)
-def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
+def _fill_blocks(vectors, pairs, scales, A, A_bits, first, last):
     """Fill the blocks of the pairs of the sources first .. last; exactly one of w and norms has rows."""
     (x, y, b), (sources, targets, borders), (w, norms) = vectors, pairs, scales
     k, width = x.shape[1], x.shape[2]
     most = max(1, _SCORES_AT_ONCE // (k * k))
-    near = np.empty((most, k, width), x.dtype)
-    powers, shift = np.empty((k, k), np.int32), np.empty(k, x.dtype)
+    y_targets = np.empty((most, k, width), x.dtype)
+    powers, scratch = np.empty((k, k), np.int32), np.empty((2, k), x.dtype)
     u, end = borders[first], borders[last]
     while u < end:
         # As many pairs of one source as fit the cache make one product: their targets are laid side by side.
-        c, after = sources[u], _find_other_source(sources, u, min(end, u + most))
-        n = after - u
-        _gather(y, targets[u:after], near)
-        np.dot(near[:n].reshape(n * k, width), x[c].T, A[u:after].reshape(n * k, k))
-        for v in range(u, after):
-            block, bias = A[v], b[targets[v]]
+        c, stop = sources[u], _find_run_end(sources, u, min(end, u + most))
+        n = stop - u
+        _gather(y, targets[u:stop], y_targets)
+        np.dot(y_targets[:n].reshape(n * k, width), x[c].T, A[u:stop].reshape(n * k, k))
+        for pair in range(u, stop):
+            block, bias = A[pair], b[targets[pair]]
             for j in range(k):
                 row = block[j]
                 for i in range(k):
                     row[i] += bias[j]
             if len(w):
-                column_softmax(block, A_bits[v], powers, shift, w[v])
+                column_softmax(block, A_bits[pair], powers, scratch, w[pair])
             else:
-                exponentials(block, A_bits[v], powers, norms[c])
-        u = after
+                exponentials(block, A_bits[pair], powers, norms[c])
+        u = stop
 
 
 @njit(fastmath=_FAST)
 def _fill_pair_gradients(vectors, pairs, blocks, gradients, first, last):
-    """Fill the gradients of the pairs of the sources first .. last; dx is summed, as the pairs are sorted by source.
+    """Fill the gradients of the pairs of the sources first .. last: D_u x_c in ``dy_pairs``, sum_i D_u in ``db_pairs``.
 
-    ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
+    dx is summed, as the pairs are sorted by source.
     """
     (x, y, _), (sources, targets, borders), (A, N, w) = vectors, pairs, blocks
-    dx, db, moved, departures = gradients
+    dx, dy_pairs, db_pairs, departures = gradients
     k, width = x.shape[1], x.shape[2]
     most = max(1, _SCORES_AT_ONCE // (k * k))
-    near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
+    y_targets, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
     u, end = borders[first], borders[last]
     while u < end:
-        c, after = sources[u], _find_other_source(sources, u, min(end, u + most))
-        n = after - u
-        _gather(y, targets[u:after], near)
-        for v in range(n):
-            leaving, counts, block, slope = departures[u + v], N[u + v], A[u + v], D[v]
+        c, stop = sources[u], _find_run_end(sources, u, min(end, u + most))
+        n = stop - u
+        _gather(y, targets[u:stop], y_targets)
+        for pair in range(u, stop):
+            leaving, counts, block, D_u = departures[pair], N[pair], A[pair], D[pair - u]
             # n_u: the counts of leaving each state of the source.
             leaving[:] = 0
             for j in range(k):
@@ -369,32 +362,32 @@ def _fill_pair_gradients(vectors, pairs, blocks, gradients, first, last):
                     leaving[i] += row[i]
             # D_u = N_u - (A_u / w_u) n_u, or N_u where the blocks were made with norms.
             if len(w):
-                own = w[u + v]
+                w_u = w[pair]
                 for j in range(k):
-                    row, probabilities, out = counts[j], block[j], slope[j]
+                    row, probabilities, out = counts[j], block[j], D_u[j]
                     for i in range(k):
-                        out[i] = row[i] - probabilities[i] * (leaving[i] / own[i])
+                        out[i] = row[i] - probabilities[i] * (leaving[i] / w_u[i])
             else:
-                slope[:] = counts
+                D_u[:] = counts
             for j in range(k):
-                row, total = slope[j], x.dtype.type(0)
+                row, total = D_u[j], x.dtype.type(0)
                 for i in range(k):
                     total += row[i]
-                db[u + v, j] = total
-        # Both products over all pairs at hand: dx_c += sum_u D_u^T y_c', and D_u x_c.
+                db_pairs[pair, j] = total
+        # Both products over all pairs of the run: dx_c += sum_u D_u^T y_c', and D_u x_c.
         flat = D[:n].reshape(n * k, k)
-        dx[c] += np.dot(flat.T, near[:n].reshape(n * k, width))
-        np.dot(flat, x[c], moved[u:after].reshape(n * k, width))
-        u = after
+        dx[c] += np.dot(flat.T, y_targets[:n].reshape(n * k, width))
+        np.dot(flat, x[c], dy_pairs[u:stop].reshape(n * k, width))
+        u = stop
 
 
 @njit(fastmath=_FAST)
-def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):
+def _sum_by_target(dy_pairs, db_pairs, order, borders, dy, db, begin, end):
     """Sum the gradients of the pairs for the targets begin .. end; ``order`` has the pairs sorted by target."""
     for to in range(begin, end):
         table, bias = dy[to], db[to]
         for place in range(borders[to], borders[to + 1]):
-            added, added_bias = moved[order[place]], biases[order[place]]
+            added, added_bias = dy_pairs[order[place]], db_pairs[order[place]]
             for j in range(table.shape[0]):
                 bias[j] += added_bias[j]
                 for d in range(table.shape[1]):
@@ -407,8 +400,8 @@ def block_softmax(vectors, sources, targets, weights, norms, threads):
     none = np.empty((0, k), A.dtype)
     scales = tuple(none if array is None else array for array in (weights, norms))
     borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
-    made = tuple(vectors), (sources, targets, borders), scales, A, A.view(np.int32)
-    in_parts(_make_blocks, classes, threads, *made)
+    arguments = tuple(vectors), (sources, targets, borders), scales, A, A.view(np.int32)
+    in_parts(_fill_blocks, classes, threads, *arguments)
     return A
 
 
@@ -418,15 +411,16 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     pairs = len(sources)
     w = np.empty((0, k), x.dtype) if weights is None else weights
     dx, dy, db = np.zeros_like(x), np.zeros_like(y), np.zeros_like(b)
-    moved = np.empty((pairs, k, width), x.dtype)
-    biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
+    dy_pairs = np.empty((pairs, k, width), x.dtype)
+    db_pairs, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
     borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
-    given = tuple(vectors), (sources, targets, borders), (blocks, counts, w)
-    in_parts(_fill_pair_gradients, classes, threads, *given, (dx, biases, moved, departures))
+    arguments = tuple(vectors), (sources, targets, borders), (blocks, counts, w)
+    gradients = dx, dy_pairs, db_pairs, departures
+    in_parts(_fill_pair_gradients, classes, threads, *arguments, gradients)
     # Targets are not sorted, so the gradients of each pair are stored, and summed afterwards by target.
     order = np.argsort(targets, kind="stable")
     ends = np.searchsorted(targets[order], np.arange(classes + 1))
-    in_parts(_sum_by_target, classes, threads, moved, biases, order, ends, dy, db)
+    in_parts(_sum_by_target, classes, threads, dy_pairs, db_pairs, order, ends, dy, db)
     return VectorGradients(dx, dy, db, departures)
 
 
@@ -437,7 +431,7 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
 def _fill_classes(y, b, x, offsets, o, bits):
     """Fill o, one class after another: the product of its words and states, then the softmax of each state."""
     k = x.shape[1]
-    shift, ones = np.empty(k, o.dtype), np.ones(k, o.dtype)
+    scratch, ones = np.empty((2, k), o.dtype), np.ones(k, o.dtype)
     for c in range(len(x)):
         begin, end = offsets[c], offsets[c + 1]
         if begin == end:
@@ -449,11 +443,11 @@ def _fill_classes(y, b, x, offsets, o, bits):
             for j in range(k):
                 row[j] += bias
         powers = np.empty((end - begin, k), np.int32)
-        column_softmax(block, bits[begin:end], powers, shift, ones)
+        column_softmax(block, bits[begin:end], powers, scratch, ones)
 
 
 @njit(fastmath=_FAST)
-def _fill_gradients(y, x, offsets, o, E, dy, db, dx):
+def _fill_class_gradients(y, x, offsets, o, E, dy, db, dx):
     """Fill the gradients, one class after another: D = E - o sum E, then its products with states and words."""
     k = x.shape[1]
     total = np.empty(k, o.dtype)
@@ -461,7 +455,7 @@ def _fill_gradients(y, x, offsets, o, E, dy, db, dx):
         begin, end = offsets[c], offsets[c + 1]
         if begin == end:
             continue
-        # The counts of each state of the class, then what is left of every count beyond its share of them.
+        # The counts of each state of the class, and each count minus its share of them.
         D = E[begin:end].copy()
         total[:] = 0
         for w in range(end - begin):
@@ -488,7 +482,7 @@ def class_softmax(words, bias, states, offsets):
 
 def class_softmax_backward(words, bias, states, offsets, found, counts):
     dy, db, dx = np.zeros_like(words), np.zeros_like(bias), np.zeros_like(states)
-    _fill_gradients(words, states, offsets, found, counts, dy, db, dx)
+    _fill_class_gradients(words, states, offsets, found, counts, dy, db, dx)
     return WordGradients(dy, db, dx)
 
 
@@ -503,14 +497,14 @@ def streaming_logsumexp(rows, columns, bias, kept):
     n = 0 if kept is None else len(kept)
     found = np.empty(len(rows), rows.dtype)
     for i in range(0, n, _ROWS):
-        own = slice(i, min(i + _ROWS, n))
-        found[own] = _softmax(rows[own], columns, bias, kept[own])
+        block = slice(i, min(i + _ROWS, n))
+        found[block] = _fill_softmax(rows[block], columns, bias, kept[block])
     for i in range(n, len(rows), _ROWS):
-        found[i : i + _ROWS] = _stream(rows[i : i + _ROWS], columns, bias)
+        found[i : i + _ROWS] = _sum_over_tiles(rows[i : i + _ROWS], columns, bias)
     return found
 
 
-def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array:
+def _fill_softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array:
     """Return the logarithms of the sums, and fill ``out`` (rows, columns) with the softmax."""
     np.dot(rows, columns.T, out=out)
     found = np.empty(len(rows), rows.dtype)
@@ -527,7 +521,7 @@ def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array
     return found
 
 
-def _stream(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+def _sum_over_tiles(rows: _Array, columns: _Array, bias: _Array) -> _Array:
     """Return the logarithms of the sums, with one tile of scores in memory at a time."""
     largest = np.full(len(rows), -np.inf, rows.dtype)
     total = np.zeros(len(rows), rows.dtype)
@@ -559,16 +553,16 @@ def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
         np.dot(kept.T, weighted[:n], out=grads.columns)
         np.dot(gradient[:n], kept, out=grads.bias)
     for i in range(n, len(rows), _ROWS):
-        own = slice(i, i + _ROWS)
+        block = slice(i, i + _ROWS)
         for j in range(0, len(columns), _COLUMNS):
-            theirs = slice(j, j + _COLUMNS)
-            tile = rows[own] @ columns[theirs].T
-            tile += bias[theirs]
+            strip = slice(j, j + _COLUMNS)
+            tile = rows[block] @ columns[strip].T
+            tile += bias[strip]
             # log p: the sum over all columns is known already
-            tile -= _find_shift(found[own])[:, None]
+            tile -= _find_shift(found[block])[:, None]
             np.exp(tile, out=tile)
-            grads.rows[own] += tile @ columns[theirs]
-            grads.columns[theirs] += tile.T @ weighted[own]
-            grads.bias[theirs] += gradient[own] @ tile
+            grads.rows[block] += tile @ columns[strip]
+            grads.columns[strip] += tile.T @ weighted[block]
+            grads.bias[strip] += gradient[block] @ tile
     grads.rows[...] *= gradient[:, None]
     return grads

@@ -50,17 +50,19 @@ class Segments(NamedTuple):
 
 
 @triton.jit
-def _scores(
-    x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
+def _score_tile(
+    x, y, b, rows, has_row, columns, has_column, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
 ):
     """Return the scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
-    scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH, PRECISION)
-    scores += tl.load(b + rows, there, 0.0)[:, None]
-    return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
+    scores = product(
+        y + rows * width, x + columns * width, width, has_row, has_column, WIDTH, PRECISION
+    )
+    scores += tl.load(b + rows, has_row, 0.0)[:, None]
+    return tl.where(has_row[:, None] & has_column[None, :], scores, float("-inf"))
 
 
 @triton.jit
-def _fill_segments(
+def _fill_segment(
     x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
     NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -68,82 +70,90 @@ def _fill_segments(
     """Fill p of one segment and one tile of x.
 
     With norms p is an exponential. Without, a first pass over the segment finds the largest score and the sum of the
-    exponentials below it, rescaling the sum where the largest rises, and a second pass makes the scores again and
-    stores p. ONE says that every segment is one tile, whose scores are still at hand in the second pass.
+    exponentials below it, rescaling the sum where the largest rises, and a second pass computes the scores again and
+    stores p. ONE says that every segment is one tile, whose scores the second pass still has.
     """
     g = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = i < k
+    has_i = i < k
     columns = tl.load(classes + g) * k + i
     begin = tl.load(begins + g)
-    n = tl.load(sizes + g)
-    at = tl.load(places + g)
+    size = tl.load(sizes + g)
+    place = tl.load(places + g)
     row = tl.arange(0, ROWS)
     if NORMED:
-        shift = tl.load(norms + columns, inside, 0.0)
+        shift = tl.load(norms + columns, has_i, 0.0)
         scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
     else:
         # The first pass. Where all scores so far are -inf nothing is subtracted, since -inf - -inf is no number.
-        scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH, PRECISION)
+        scores = _score_tile(
+            x, y, b, begin + row, row < size, columns, has_i, width, WIDTH, PRECISION
+        )
         largest = tl.max(scores, 0)
         shift = tl.where(largest == float("-inf"), 0.0, largest)
         total = tl.sum(tl.exp(scores - shift[None, :]), 0)
-        for first in range(ROWS, n, ROWS):
+        for first in range(ROWS, size, ROWS):
             j = first + row
-            more = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
+            more = _score_tile(
+                x, y, b, begin + j, j < size, columns, has_i, width, WIDTH, PRECISION
+            )
             raised = tl.maximum(largest, tl.max(more, 0))
             shift = tl.where(raised == float("-inf"), 0.0, raised)
             total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
             largest = raised
-        scale = tl.load(w + g * k + i, inside, 0.0) / tl.where(inside, total, 1.0)
+        scale = tl.load(w + g * k + i, has_i, 0.0) / tl.where(has_i, total, 1.0)
     # The second pass, or with norms the only one.
-    for first in range(0, n, ROWS):
+    for first in range(0, size, ROWS):
         j = first + row
         if not ONE:
-            scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
+            scores = _score_tile(
+                x, y, b, begin + j, j < size, columns, has_i, width, WIDTH, PRECISION
+            )
         found = tl.exp(scores - shift[None, :]) * scale[None, :]
-        tl.store(p + (at + j)[:, None] * k + i[None, :], found, (j < n)[:, None] & inside[None, :])
+        has_both = (j < size)[:, None] & has_i[None, :]
+        tl.store(p + (place + j)[:, None] * k + i[None, :], found, has_both)
 
 
 @triton.jit
-def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):
+def _load_slope(N, p, ratio, NORMED: tl.constexpr, at, exists):
     """Return D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
-    slope = tl.load(N + at, inside, 0.0)
+    slope = tl.load(N + at, exists, 0.0)
     if not NORMED:
-        slope -= tl.load(p + at, inside, 0.0) * ratio
+        slope -= tl.load(p + at, exists, 0.0) * ratio
     return slope
 
 
 @triton.jit
-def _by_class(
+def _sum_by_class(
     y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Sum dx of one class and one tile of its x over the class's segments, which stand together."""
+    """Sum dx of one class and one tile of its x over the segments of the class, which follow one another."""
     c = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
-    inside = i < k
+    has_i, has_d = i < k, d < width
     total = tl.zeros((COLUMNS, OUT), dx.dtype.element_ty)
     for g in range(tl.load(borders + c), tl.load(borders + c + 1)):
         begin = tl.load(begins + g)
-        n = tl.load(sizes + g)
-        at = tl.load(places + g)
+        size = tl.load(sizes + g)
+        place = tl.load(places + g)
+        ratio_g = tl.load(ratio + g * k + i, has_i, 0.0)[:, None]
         # A tile of D^T times the rows of y that it belongs to.
-        own = tl.load(ratio + g * k + i, inside, 0.0)[:, None]
-        for first in range(0, n, ROWS):
+        for first in range(0, size, ROWS):
             j = first + tl.arange(0, ROWS)
-            here = inside[:, None] & (j < n)[None, :]
-            D = _slope(N, p, own, NORMED, (at + j)[None, :] * k + i[:, None], here)
+            has_j = j < size
+            at = (place + j)[None, :] * k + i[:, None]
+            D = _load_slope(N, p, ratio_g, NORMED, at, has_i[:, None] & has_j[None, :])
             rows = (begin + j)[:, None] * width + d[None, :]
-            values = tl.load(y + rows, (j < n)[:, None] & (d < width)[None, :], 0.0)
+            values = tl.load(y + rows, has_j[:, None] & has_d[None, :], 0.0)
             total += tl.dot(D, values, input_precision=PRECISION)
     rows = (c * k + i)[:, None] * width + d[None, :]
-    tl.store(dx + rows, total, inside[:, None] & (d < width)[None, :])
+    tl.store(dx + rows, total, has_i[:, None] & has_d[None, :])
 
 
 @triton.jit
-def _by_rows(
+def _sum_by_rows(
     x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -151,33 +161,31 @@ def _by_rows(
     q = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * OUT + tl.arange(0, OUT)
-    # Any segment of the run says how long it is, for all have the same rows.
+    # All segments of the run have the same rows.
     first = tl.load(borders + q)
     head = tl.load(order + first)
-    n = tl.load(sizes + head)
-    there = j < n
+    has_j, has_d = j < tl.load(sizes + head), d < width
     total = tl.zeros((ROWS, OUT), dy.dtype.element_ty)
     bias = tl.zeros((ROWS,), dy.dtype.element_ty)
-    for place in range(first, tl.load(borders + q + 1)):
-        g = tl.load(order + place)
+    for n in range(first, tl.load(borders + q + 1)):
+        g = tl.load(order + n)
         c = tl.load(classes + g)
-        at = tl.load(places + g)
+        place = tl.load(places + g)
         # Tiles of D times the vectors x of the segment's class; each row of D adds to its bias.
         for column in range(0, k, COLUMNS):
             i = column + tl.arange(0, COLUMNS)
-            inside = i < k
-            own = tl.load(ratio + g * k + i, inside, 0.0)[None, :]
-            here = there[:, None] & inside[None, :]
-            D = _slope(N, p, own, NORMED, (at + j)[:, None] * k + i[None, :], here)
+            has_i = i < k
+            ratio_g = tl.load(ratio + g * k + i, has_i, 0.0)[None, :]
+            at = (place + j)[:, None] * k + i[None, :]
+            D = _load_slope(N, p, ratio_g, NORMED, at, has_j[:, None] & has_i[None, :])
             columns = (c * k + i)[:, None] * width + d[None, :]
-            values = tl.load(x + columns, inside[:, None] & (d < width)[None, :], 0.0)
+            values = tl.load(x + columns, has_i[:, None] & has_d[None, :], 0.0)
             total += tl.dot(D, values, input_precision=PRECISION)
             bias += tl.sum(D, 1)
     rows = tl.load(begins + head) + j
-    here = there[:, None] & (d < width)[None, :]
-    tl.store(dy + rows[:, None] * width + d[None, :], total, here)
+    tl.store(dy + rows[:, None] * width + d[None, :], total, has_j[:, None] & has_d[None, :])
     # The programs of all tiles of the width have found the same biases; one of them stores them.
-    tl.store(db + rows, bias, there & (tl.program_id(2) == 0))
+    tl.store(db + rows, bias, has_j & (tl.program_id(2) == 0))
 
 
 def segment_softmax(
@@ -200,7 +208,7 @@ def segment_softmax(
     longest = int(segments.sizes.max())
     columns, rows = tile(k, _TILE), tile(longest, 2 * _TILE)
     with torch.cuda.device_of(x):
-        _fill_segments[(len(segments.sizes), triton.cdiv(k, columns))](
+        _fill_segment[(len(segments.sizes), triton.cdiv(k, columns))](
             x, y, b, x if weights is None else weights, x if norms is None else norms, *ids, p, k, width,
             NORMED=norms is not None, ONE=norms is None and longest <= rows,
             ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), PRECISION=precision(x), num_warps=8, num_stages=2,
@@ -224,30 +232,30 @@ def segment_softmax_backward(
     _, runs = np.unique(segments.begins, return_inverse=True)
     order, run_borders = group_rows(runs, int(runs.max()) + 1)
     class_borders = group_rows(segments.classes, classes)[1]
-    at = to_tensors((*segments, order, run_borders, class_borders), x.device)
-    (of_class, begins, sizes, places), (order_at, run_borders_at, class_borders_at) = at[:4], at[4:]
-    columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
-    out = tile(width, _TILE)
+    arrays = (*segments, order, run_borders, class_borders)
+    of_class, *own, order, run_borders, class_borders = to_tensors(arrays, x.device)
+    longest = int(segments.sizes.max())
+    columns, rows, out = tile(k, _TILE), tile(longest, _TILE), tile(width, _TILE)
     tiles: dict[str, Any] = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
     tiles |= {"PRECISION": precision(x), "num_warps": 8, "num_stages": 2}
     width_tiles = max(1, triton.cdiv(width, out))
     ratio = counts if ratio is None else ratio
     with torch.cuda.device_of(x):
-        _by_class[(classes, triton.cdiv(k, columns), width_tiles)](
-            y, counts, p, ratio, begins, sizes, places, class_borders_at, dx, k, width, **tiles
+        _sum_by_class[(classes, triton.cdiv(k, columns), width_tiles)](
+            y, counts, p, ratio, *own, class_borders, dx, k, width, **tiles
         )
-        _by_rows[(len(run_borders) - 1, triton.cdiv(int(segments.sizes.max()), rows), width_tiles)](
-            x, counts, p, ratio, of_class, begins, sizes, places, order_at, run_borders_at, dy, db, k, width, **tiles
-        )  # fmt: skip
+        _sum_by_rows[(len(run_borders) - 1, triton.cdiv(longest, rows), width_tiles)](
+            x, counts, p, ratio, of_class, *own, order, run_borders, dy, db, k, width, **tiles
+        )
     return dx, dy, db
 
 
 # -- forward-backward: one program for each sequence, with the state in registers --------------------
 #
-# A program walks through its sequence and reads the block of each token once, in tiles of whole rows; what belongs to
-# no token is never looked at, so nothing is padded. Sequences are not split: parallelism is over them. Expected counts
-# are made afterwards, one program for each pair and tile of its block, token by token in the order of the text: no
-# atomics, so one run is like another. No product uses a tensor core or TF32.
+# A program goes through its sequence and reads the block of each token once, in tiles of whole rows; nothing is padded.
+# Sequences are not split: parallelism is over them. Expected counts are summed afterwards, by one program for each pair
+# and tile of its block, token by token in the order of the text, without atomics: results repeat. No product uses a
+# tensor core or TF32.
 
 
 _TILE_BYTES = 1 << 16  # of a block: as many as the registers of eight warps hold
@@ -289,7 +297,7 @@ def _multiply_transposed(
 
 
 @triton.jit
-def _filter(
+def _filter_sequence(
     A, o, s, pairs, words, first, offsets, a, c, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
@@ -316,7 +324,7 @@ def _filter(
 
 
 @triton.jit
-def _messages(
+def _smooth_sequence(
     A, o, pairs, words, offsets, a, c, v, posteriors, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
@@ -341,7 +349,7 @@ def _messages(
 
 
 @triton.jit
-def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):
+def _count_pair(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):
     """Sum one tile of the counts of pair u over its tokens, in the order of the text."""
     u = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -367,7 +375,7 @@ def hmm_block(blocks, emissions, starts, observed, threads):
     if a.numel():
         with torch.cuda.device_of(blocks):
             ids = to_tensors(observed, blocks.device)
-            _filter[(len(observed.first),)](
+            _filter_sequence[(len(observed.first),)](
                 blocks, emissions, starts, *ids, a, c, k, **_choose_tiles(k, blocks)
             )
     return Forward(c.double().log(), a)
@@ -386,13 +394,13 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     with torch.cuda.device_of(blocks):
         if v.numel():
             at = to_tensors((pairs, words, offsets), device)
-            _messages[(len(first),)](
+            _smooth_sequence[(len(first),)](
                 blocks, emissions, *at, a, c, v, posteriors, k, **_choose_tiles(k, blocks)
             )
         if counts.numel() and len(inner):
             size = min(_COUNT_TILE, triton.next_power_of_2(k))
             tiles = triton.cdiv(k, size)
-            _counts[(len(blocks), tiles, tiles)](
+            _count_pair[(len(blocks), tiles, tiles)](
                 blocks, a, v, *to_tensors((inner[order], borders), device), counts, k, TILE=size
             )
     begins = np.diff(offsets) > 0
@@ -478,20 +486,20 @@ _OUT = 128  # columns of a gradient in one program
 
 
 @triton.jit
-def _log_sums(
+def _find_log_sums(
     x, y, b, found, n_rows, n_columns, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Find the log-sum-exp of one tile of rows: the largest score and the total below it, tile after tile."""
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    own = i < n_rows
+    has_i = i < n_rows
     largest = tl.full((ROWS,), float("-inf"), x.dtype.element_ty)
     total = tl.zeros((ROWS,), x.dtype.element_ty)
-    for at in range(0, n_columns, COLUMNS):
-        j = at + tl.arange(0, COLUMNS).to(tl.int64)
-        there = j < n_columns
-        scores = product(x + i * width, y + j * width, width, own, there, WIDTH, PRECISION)
-        scores += tl.load(b + j, there, float("-inf"))[None, :]
+    for first in range(0, n_columns, COLUMNS):
+        j = first + tl.arange(0, COLUMNS).to(tl.int64)
+        has_j = j < n_columns
+        scores = product(x + i * width, y + j * width, width, has_i, has_j, WIDTH, PRECISION)
+        scores += tl.load(b + j, has_j, float("-inf"))[None, :]
         raised = tl.maximum(largest, tl.max(scores, 1))
         # When the largest score rises, the total is scaled down. If all scores so far are -inf there is nothing to
         # scale, and -inf - -inf would be NaN.
@@ -502,50 +510,45 @@ def _log_sums(
     some = total != 0
     logarithm = tl.where(some, tl.log(tl.where(some, total, 1.0)), float("-inf"))
     shift = tl.where(largest == float("-inf"), 0.0, largest)
-    tl.store(found + i, shift + logarithm, own)
+    tl.store(found + i, shift + logarithm, has_i)
 
 
 @triton.jit
-def _log_sums_backward(
-    own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
+def _sum_gradients(
+    x, y, b, found, g, gradient, bias_gradient, n_x, n_y, width,
     OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient of one tile of rows, or of columns without OF_ROWS, over all of the other side.
+    """Sum the gradient of one tile of x over all y: x are the rows with OF_ROWS, and otherwise the columns.
 
-    The scores of a tile of both sides are computed again, and from them g_i p_ij, whose product with the vectors of the
-    other side the tile adds. ``own`` and ``there`` exclude rows and columns beyond the ends: their p is exp(-inf).
+    The scores of a tile of both sides are computed again, and from them g p, whose product with the tile's y is added
+    to the gradient. The scores of rows and columns beyond the ends are -inf, so that their p is 0.
     """
     i = tl.program_id(0).to(tl.int64) * OWN + tl.arange(0, OWN)
     d = tl.program_id(1) * OUT + tl.arange(0, OUT)
-    own = i < n_own
-    total = tl.zeros((OWN, OUT), own_vectors.dtype.element_ty)
-    weights = tl.zeros((OWN,), own_vectors.dtype.element_ty)
-    for at in range(0, n, OTHER):
-        j = at + tl.arange(0, OTHER).to(tl.int64)
-        there = j < n
-        scores = product(
-            own_vectors + i * width, vectors + j * width, width, own, there, WIDTH, PRECISION
-        )
+    has_i, has_d = i < n_x, d < width
+    total = tl.zeros((OWN, OUT), x.dtype.element_ty)
+    weights = tl.zeros((OWN,), x.dtype.element_ty)
+    for first in range(0, n_y, OTHER):
+        j = first + tl.arange(0, OTHER).to(tl.int64)
+        has_j = j < n_y
+        scores = product(x + i * width, y + j * width, width, has_i, has_j, WIDTH, PRECISION)
         if OF_ROWS:
-            scores += tl.load(b + j, there, 0.0)[None, :]
-            scores -= tl.load(found + i, own, 0.0)[:, None]
-            weight = tl.load(g + i, own, 0.0)[:, None]
+            scores += tl.load(b + j, has_j, 0.0)[None, :]
+            scores -= tl.load(found + i, has_i, 0.0)[:, None]
+            weight = tl.load(g + i, has_i, 0.0)[:, None]
         else:
-            scores += tl.load(b + i, own, 0.0)[:, None]
-            scores -= tl.load(found + j, there, 0.0)[None, :]
-            weight = tl.load(g + j, there, 0.0)[None, :]
-        # p times g: the weights of the vectors of this tile
-        scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
+            scores += tl.load(b + i, has_i, 0.0)[:, None]
+            scores -= tl.load(found + j, has_j, 0.0)[None, :]
+            weight = tl.load(g + j, has_j, 0.0)[None, :]
+        scores = tl.where(has_i[:, None] & has_j[None, :], scores, float("-inf"))
         weighted = tl.exp(scores) * weight
-        inside = there[:, None] & (d < width)[None, :]
-        values = tl.load(vectors + j[:, None] * width + d[None, :], inside, 0.0)
+        values = tl.load(y + j[:, None] * width + d[None, :], has_j[:, None] & has_d[None, :], 0.0)
         total += tl.dot(weighted, values, input_precision=PRECISION)
         weights += tl.sum(weighted, 1)
-    inside = own[:, None] & (d < width)[None, :]
-    tl.store(gradient + i[:, None] * width + d[None, :], total, inside)
+    tl.store(gradient + i[:, None] * width + d[None, :], total, has_i[:, None] & has_d[None, :])
     if not OF_ROWS:
-        tl.store(bias_gradient + i, weights, own & (tl.program_id(1) == 0))
+        tl.store(bias_gradient + i, weights, has_i & (tl.program_id(1) == 0))
 
 
 def streaming_logsumexp(rows, columns, bias, kept):
@@ -555,7 +558,7 @@ def streaming_logsumexp(rows, columns, bias, kept):
     found = x.new_empty(len(x))
     if len(x):
         with torch.cuda.device_of(x):
-            _log_sums[(triton.cdiv(len(x), _TILE),)](
+            _find_log_sums[(triton.cdiv(len(x), _TILE),)](
                 x, y, b, found, len(x), len(y), x.shape[1],
                 ROWS=_TILE, COLUMNS=_TILE, WIDTH=tile(x.shape[1], _WIDTH),
                 PRECISION=precision(x), num_warps=8, num_stages=2,
@@ -569,20 +572,17 @@ def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     # -inf - -inf is NaN: a row without a column has no share in any
     given = (rows, columns, bias, found.masked_fill(found.isneginf(), 0), gradient)
     x, y, b, norms, g = (tensor.contiguous() for tensor in given)
-    grads = [torch.zeros_like(part) for part in (x, y, b)]
+    grads = SumGradients(*(torch.zeros_like(part) for part in (x, y, b)))
     width = x.shape[1]
-    sizes = {
-        "WIDTH": tile(width, _WIDTH),
-        "OUT": tile(width, _OUT),
-        "PRECISION": precision(x),
-    }
+    sizes = {"WIDTH": tile(width, _WIDTH), "OUT": tile(width, _OUT), "PRECISION": precision(x)}
     if not len(x):
-        return SumGradients(*grads)
-    for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):
+        return grads
+    sides = (True, x, y, grads.rows), (False, y, x, grads.columns)
+    for of_rows, own, other, slope in sides:
         grid = triton.cdiv(len(own), _TILE), max(1, triton.cdiv(width, sizes["OUT"]))
         with torch.cuda.device_of(x):
-            _log_sums_backward[grid](
-                own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
+            _sum_gradients[grid](
+                own, other, b, norms, g, slope, grads.bias, len(own), len(other), width,
                 OF_ROWS=of_rows, OWN=_TILE, OTHER=_TILE, **sizes, num_warps=8, num_stages=2,
             )  # fmt: skip
-    return SumGradients(*grads)
+    return grads

@@ -1,4 +1,4 @@
-"""Products and sums of rows: of rows anywhere in a large table, and of two vectors.
+"""Building blocks of compiled loops: products and sums of rows of a large table and of vectors, and powers of two.
 
 `multiply_rows` and `add_rows` take four rows at a time, so that the vector, or the sum, is read once for four rows.
 Then numba makes these loops as fast as loops over vectors written by hand (see docs/kernels.md). Tables are read at two
@@ -73,3 +73,15 @@ def add_scaled(scale, x, y):
     """Add scale x to y."""
     for j in range(len(x)):
         y[j] += scale * x[j]
+
+
+@njit(inline=True)
+def exp2_of_fraction(f):
+    """Return 2^f of a float32 from -1/2 to 1/2, by a polynomial that compiles to vectors (Cephes' exp2f)."""
+    p = np.float32(1.535336188319500e-4)
+    p = p * f + np.float32(1.339887440266574e-3)
+    p = p * f + np.float32(9.618437357674640e-3)
+    p = p * f + np.float32(5.550332471162809e-2)
+    p = p * f + np.float32(2.402264791363012e-1)
+    p = p * f + np.float32(6.931472028550421e-1)
+    return p * f + np.float32(1)

@@ -1,4 +1,4 @@
-"""Three extensions of numba: SIMD vectors in compiled loops, prefetching, and copies of 16 bytes.
+"""Instructions that numba lacks, for compiled loops: SIMD vectors, prefetching, copies of 16 bytes and counts of bits.
 
 Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorize well enough.
 A vector is a value of a compiled function, like a number: it can be assigned to a variable, passed and returned. LLVM
@@ -155,7 +155,7 @@ def store(typing_context: Any, value: Any, array: Any, offset: Any, n: Any) -> A
     return types.void(vector, array, types.int64, types.int64), generate
 
 
-def _make_lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
+def _make_instruction(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
     """Make a function for compiled loops, of these types, from a function that generates its code."""
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -169,31 +169,31 @@ def _make_lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], A
     return decorate
 
 
-@_make_lanewise(vector, types.float32)
+@_make_instruction(vector, types.float32)
 def spread(builder: Any, x: Any) -> Any:
     """``spread(x)``: a vector of sixteen times the number x."""
     return _spread(builder, x, _LANES_OF_FLOAT)
 
 
-@_make_lanewise(vector, vector, vector)
+@_make_instruction(vector, vector, vector)
 def add(builder: Any, x: Any, y: Any) -> Any:
     """``add(x, y)``: x + y, lane by lane."""
     return builder.fadd(x, y)
 
 
-@_make_lanewise(vector, vector, vector)
+@_make_instruction(vector, vector, vector)
 def multiply(builder: Any, x: Any, y: Any) -> Any:
     """``multiply(x, y)``: x y, lane by lane."""
     return builder.fmul(x, y)
 
 
-@_make_lanewise(vector, vector, vector, vector)
+@_make_instruction(vector, vector, vector, vector)
 def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """``multiply_add(x, y, z)``: x y + z, lane by lane, in one instruction where the processor has it."""
     return _call(builder, f"llvm.fmuladd.{_NAME}", _LANES_OF_FLOAT, [x, y, z])
 
 
-@_make_lanewise(types.float32, vector)
+@_make_instruction(types.float32, vector)
 def add_up(builder: Any, x: Any) -> Any:
     """``add_up(x)``: the sum of all lanes, a float32; halves are added, then quarters and so on."""
     # unless it may reorder, LLVM adds one lane after the other
@@ -201,13 +201,13 @@ def add_up(builder: Any, x: Any) -> Any:
     return _call(builder, name, _FLOAT, given, fastmath=("reassoc",))
 
 
-@_make_lanewise(whole_vector)
+@_make_instruction(whole_vector)
 def no_sums(builder: Any) -> Any:
     """``no_sums()``: sixteen int32 zeros, for `add_exponents` to begin with."""
     return ir.Constant(_LANES_OF_INT32, [0] * LANES)
 
 
-@_make_lanewise(whole_vector, whole_vector, vector)
+@_make_instruction(whole_vector, whole_vector, vector)
 def add_exponents(builder: Any, sums: Any, x: Any) -> Any:
     """``add_exponents(sums, x)``: sums + floor(log2 x), lane by lane, of numbers that are positive and normal."""
     bits = builder.bitcast(x, _LANES_OF_INT32)
@@ -216,7 +216,7 @@ def add_exponents(builder: Any, sums: Any, x: Any) -> Any:
     return builder.add(sums, builder.sub(exponents, bias))
 
 
-@_make_lanewise(vector, vector)
+@_make_instruction(vector, vector)
 def mantissas(builder: Any, x: Any) -> Any:
     """``mantissas(x)``: x / 2 ** floor(log2 x), from 1 to 2, lane by lane, of numbers that are positive and normal."""
     bits = builder.bitcast(x, _LANES_OF_INT32)
@@ -225,10 +225,16 @@ def mantissas(builder: Any, x: Any) -> Any:
     return builder.bitcast(builder.or_(builder.and_(bits, digits), one), _LANES_OF_FLOAT)
 
 
-@_make_lanewise(vector, whole_vector)
+@_make_instruction(vector, whole_vector)
 def as_floats(builder: Any, sums: Any) -> Any:
     """``as_floats(sums)``: sixteen int32 as float32."""
     return builder.sitofp(sums, _LANES_OF_FLOAT)
+
+
+@_make_instruction(types.uint64, types.uint64)
+def trailing_zeros(builder: Any, bits: Any) -> Any:
+    """``trailing_zeros(bits)``: the place of the lowest set bit of a uint64 that is not zero."""
+    return builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
 
 
 @intrinsic

@@ -1,8 +1,9 @@
 """Operations of the rating models: scores, gradient descent, and a regression for every row.
 
-Tables are float32. On a CUDA device floating arrays are torch tensors there; numbers of users and items, and offsets,
-may be arrays or tensors. Operations are re-entrant on different tables and release the GIL; the same arguments give the
-same bits on one kind of device. Rates that are too large diverge to NaN, as the errors returned then are.
+Tables are float32. A CUDA device runs `rating_scores`, `rating_visits` and `rating_solves`; floating arrays are torch
+tensors there, and numbers of users and items, and offsets, may be arrays or tensors. Operations are re-entrant on
+different tables and release the GIL; the same arguments give the same bits on one kind of device. With too large rates
+the parameters and the errors become NaN.
 """
 
 from typing import Any, NamedTuple

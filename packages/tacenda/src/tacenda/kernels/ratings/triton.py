@@ -68,18 +68,18 @@ def _visit_rows(
         place = start + (first + at + t) % n
         i = tl.load(ids + place, here, 0).to(tl.int64)
         weights = weight * tl.load(w + i, here, 0.0)
-        left = tl.load(values + place, here, 0.0) - mean - tl.load(c + i, here, 0.0)
+        residuals = tl.load(values + place, here, 0.0) - mean - tl.load(c + i, here, 0.0)
         Z = tl.load(z + i[:, None] * width + d[None, :], here[:, None] & inside[None, :], 0.0)
-        left -= before * tl.sum(Z * own[None, :], 1) + before_bias * bias
+        residuals -= before * tl.sum(Z * own[None, :], 1) + before_bias * bias
         if KNOWN:
-            left -= tl.sum(Z * s[None, :], 1)
+            residuals -= tl.sum(Z * s[None, :], 1)
         # Solve the triangular system, one error after another.
         L = between * tl.dot(Z, tl.trans(Z), input_precision="ieee") + between_bias
         L *= weights[None, :]
         for m in range(RATINGS):
-            e = tl.sum(tl.where(t == m, left, 0.0), 0)
-            left -= tl.sum(tl.where(t[None, :] == m, L, 0.0), 1) * e
-        e = tl.where(here, left, 0.0)
+            e = tl.sum(tl.where(t == m, residuals, 0.0), 0)
+            residuals -= tl.sum(tl.where(t[None, :] == m, L, 0.0), 1) * e
+        e = tl.where(here, residuals, 0.0)
         total += tl.sum(e * e, 0)
         e *= weights
         # Apply the steps: the last one, and the earlier ones after it has shrunk them.

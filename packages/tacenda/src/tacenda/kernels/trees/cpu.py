@@ -12,7 +12,7 @@ import numpy as np
 
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.kernels.machinery.rows import add_rows, multiply_rows
+from tacenda.kernels.machinery.rows import add_rows, exp2_of_fraction, multiply_rows
 from tacenda.kernels.machinery.threads import in_parts
 from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.shared import EPSILON
@@ -66,13 +66,7 @@ def decay(x, powers, out):
         t = t if t > np.float32(-126) else np.float32(-126)
         scale[j] = t + np.float32(12582912)
         f = t - (scale[j] - np.float32(12582912))
-        p = np.float32(1.535336188319500e-4)  # the expansion of 2^f
-        p = p * f + np.float32(1.339887440266574e-3)
-        p = p * f + np.float32(9.618437357674640e-3)
-        p = p * f + np.float32(5.550332471162809e-2)
-        p = p * f + np.float32(2.402264791363012e-1)
-        p = p * f + np.float32(6.931472028550421e-1)
-        out[j] = p * f + np.float32(1) + np.float32(0) * x[j]  # the last term keeps NaN
+        out[j] = exp2_of_fraction(f) + np.float32(0) * x[j]  # the second term keeps NaN
     for j in range(len(x)):
         powers[j] = (powers[j] << np.int32(23)) + np.int32(1065353216)  # the bits of 2^n
     for j in range(len(x)):
