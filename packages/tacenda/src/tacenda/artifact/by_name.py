@@ -20,9 +20,9 @@ from pathlib import Path
 from tacenda import plugins, reading
 from tacenda.errors import ArtifactError
 
-#: The file that a folder is a model by.
+#: The file that makes a folder a model.
 MANIFEST = "model.json"
-#: The file with the card of a model, beside it; its first paragraph says what the model is.
+#: The file with the card of a model, in its folder; the first paragraph says what the model is.
 CARD = "README.md"
 #: A name of a model: a bare word that cannot be taken for a path.
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")

@@ -41,8 +41,7 @@ import numpy.typing as npt
 
 from tacenda import reading, store
 from tacenda.artifact import arrays as named_arrays
-from tacenda.artifact.by_name import MANIFEST as MANIFEST
-from tacenda.artifact.by_name import locate
+from tacenda.artifact.by_name import MANIFEST, locate
 from tacenda.errors import ArtifactError
 
 FORMAT_VERSION = 1
@@ -296,6 +295,7 @@ def _read_head(folder: Path) -> bytes:
 
 
 def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
+    """Return the artifact of a folder whose ``model.json`` is ``head``, ``depth`` models within another."""
     if depth > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
     manifest = _decode(head, in_folder=True)
@@ -373,6 +373,7 @@ def _verify(path: Path, member: _Member | None = None, whole: bool = True) -> No
 
 
 def _to_bytes(artifact: Artifact) -> bytes:
+    """Return an artifact that `_prepare` returned in one piece."""
     blobs: list[bytes] = []
     manifest = _Manifest(artifact, {}, {}, _seal(artifact))
     if artifact.arrays:
@@ -387,6 +388,7 @@ def _to_bytes(artifact: Artifact) -> bytes:
 
 
 def _from_bytes(data: bytes, depth: int) -> Artifact:
+    """Return the artifact of `_to_bytes`, ``depth`` models within another."""
     if depth > _MAX_DEPTH:
         raise ArtifactError(_TOO_DEEP)
     start = len(_MAGIC) + 8

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.by_name import CARD
+from tacenda.artifact.by_name import CARD, MANIFEST
 from tacenda.artifact.packaging import ModelCard, check_card, render_card
 from tacenda.errors import ArtifactError, ConfigurationError, describe, importing
 
@@ -31,7 +31,7 @@ _PARTS = (
     *(
         folder + file
         for folder in ("", "nested-*/")
-        for file in (folders.MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
+        for file in (MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
     ),
 )
 #: The hub's names of licenses that SPDX lists; a name without a number stands for several versions.

@@ -185,7 +185,8 @@ def check_output(folder: Path, force: bool = False) -> None:
 
     An existing model is replaced only with ``force``; leftovers of a killed save do not matter.
     """
-    from tacenda.artifact.folder import MANIFEST, check_replaceable
+    from tacenda.artifact.by_name import MANIFEST
+    from tacenda.artifact.folder import check_replaceable
 
     path_of(folder, ArtifactError)
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))

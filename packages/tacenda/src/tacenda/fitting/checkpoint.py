@@ -161,7 +161,7 @@ class CheckpointFolder:
             raise self._damage_error(f"cannot be read ({describe(error)})") from error
 
     def find(self, resume: Resume) -> Checkpoint | None:
-        """Return the checkpoint to go on from, or None to start from the beginning.
+        """Return the checkpoint to resume from, or None to start from the beginning.
 
         Raises FittingError for a folder that another fit keeps, for the checkpoint of a different fit, for files that
         cannot be removed, and with ``resume=True`` if there is no checkpoint.
