@@ -259,6 +259,12 @@ class Silent(Bigram):
         return self
 
 
+class Uncounted(Bigram):
+    """Does not count its fits, as a subclass of `LanguageModel` that overrides ``fit``."""
+
+    n_fits = 0
+
+
 class Valueless(Bigram):
     def fit(self, text, valid=None):
         super().fit(text, valid)
@@ -289,6 +295,7 @@ class Valueless(Bigram):
         (Frozen, "score_corpus returns an array that the caller cannot change"),
         (Short, "one row for each state"),
         (Rowless, "distributions yields nothing"),
+        (Uncounted, "fit does not raise n_fits"),
         (Silent, "the perplexity of the held-out text"),
         (Valueless, "perplexity of held-out text is nan"),
     ],

@@ -343,6 +343,9 @@ def _check_fits(
             check_same(make_model().fit(text), error)
     again = make_model().fit(Corpus.from_sentences(sample_sentences(seed=1))).fit(corpus)
     check_same(again, "fitting again does not forget the first text")
+    assert getattr(again, "n_fits", 1), (
+        "fit does not raise n_fits, so that a mixture does not notice it: implement _fit instead of fit"
+    )
 
     held_out = Corpus.from_sentences(sample_sentences(60, seed=2), vocabulary=corpus.vocabulary)
     figures = make_model().fit(corpus, valid=held_out).figures
