@@ -9,7 +9,7 @@ from support.processes import output_of
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda_lm import KneserNey, LanguageModel, State
-from tacenda_lm.ngram import kneser_ney, plain
+from tacenda_lm.ngram import plain, table, words
 
 LINES = [
     "a b c the é 日本 a b c the é 日本 a b c the é",
@@ -68,7 +68,7 @@ def test_plain_code_gives_the_bits_of_compiled_code(monkeypatch, order, options,
     if tokenizer:
         model.fitted_on["tokenizer"] = tokenizer
     expected = answers(copy.copy(model))
-    monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
+    monkeypatch.setattr(table, "_import_compiled", lambda strings: plain)
     again = copy.copy(model)
     again._scorer = again._begun = None
     assert answers(again) == expected
@@ -78,10 +78,8 @@ def test_plain_code_gives_the_bits_of_compiled_code(monkeypatch, order, options,
 @pytest.mark.parametrize("line", ["<s> a", "a <s>", "a </s> a"])
 def test_a_mark_is_refused_by_a_model_with_that_word(monkeypatch, line, is_plain):
     own = KneserNey(order=2).fit([["<s>", "a"], ["a"]], marks="keep")
-    looked_up = plain if is_plain else kneser_ney.lookups(strings=True)
-    monkeypatch.setattr(
-        kneser_ney, "lookups", lambda n_words=0, strings=False: looked_up if strings else plain
-    )
+    looked_up = plain if is_plain else words
+    monkeypatch.setattr(table, "_import_compiled", lambda strings: looked_up if strings else plain)
     with pytest.raises(CorpusError, match="s> is written"):
         own.perplexity(line)
     assert own.score(line) == pytest.approx(LanguageModel.score(own, line))
@@ -96,7 +94,7 @@ def test_a_word_that_rounding_makes_certain_costs_nothing(monkeypatch, write_fil
     text = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
     model = KneserNey.from_arpa(write_file("model.arpa", text)).smaller(bits=2)
     if is_plain:
-        monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
+        monkeypatch.setattr(table, "_import_compiled", lambda strings: plain)
     for line in ("a", "a a", "b a"):
         assert model.score(line) == model.score(line, eos=False)
         assert model.score(line) == pytest.approx(model.score(line.split()))
@@ -115,7 +113,7 @@ def test_long_lists_of_continuations_are_found(monkeypatch):
     assert model.table.layout[:, 4].any()
     line = " ".join(["a", "w7", *rng.choice(words, 60)])
     expected = model.score(line)
-    monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
+    monkeypatch.setattr(table, "_import_compiled", lambda strings: plain)
     model._scorer = None
     assert model.score(line) == expected
 

@@ -26,7 +26,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -34,7 +34,7 @@ import numpy as np
 
 from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file
 from tacenda.corpus.marks import START
-from tacenda.errors import ArtifactError, CorpusError, DataError, warn
+from tacenda.errors import CorpusError, DataError, warn
 from tacenda.packed_strings import pack_words
 from tacenda.progress import Progress, track
 from tacenda.reading import whole_number
@@ -361,13 +361,13 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
             *context, last = packing.words(rows[same[0] : same[0] + 1], n)[0].tolist()
             twice = f"{_spell_context(context, words)} {words[last]}"
             raise DataError(f"the {n}-gram {twice!r} is listed twice: keep one of the lines")
-    prefixes = _find_prefixes(orders, packing)
-    n_added, sums = 0, None
-    if all((places >= 0).all() for places in prefixes):
+    n_added, prefixes = 0, _find_prefixes(orders, packing)
+    is_complete = all((places >= 0).all() for places in prefixes)
+    if is_complete:
         table = _pack_table(orders, prefixes, packing)
-        with suppress(ArtifactError):  # an n-gram is listed, but not that of its last words
-            sums = table.sums()
-    if sums is None:
+        sums = table.sums()
+        is_complete = sums.without_suffix is None
+    if not is_complete:
         n_added = _add_missing(orders, packing)
         table = _pack_table(orders, _find_prefixes(orders, packing), packing)
         sums = table.sums()

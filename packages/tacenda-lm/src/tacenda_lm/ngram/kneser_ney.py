@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -37,10 +36,9 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.ngram import MAX_CODED_LOG_PROB, MAX_LOG_PROB
-from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups
+from tacenda_lm.ngram.table import MAX_ORDER, Table, lookups, to_context
 from tacenda_lm.perplexity import Perplexity
-from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_sequences, check_word
+from tacenda_lm.sequences import Float64, Ids, Integers, Offsets, check_sequences
 from tacenda_lm.states import (
     State,
     check_following,
@@ -48,7 +46,6 @@ from tacenda_lm.states import (
     check_state,
     check_states,
     check_step,
-    not_of_this_model,
 )
 from tacenda_lm.unknown_words import UnknownWords
 
@@ -311,7 +308,7 @@ class KneserNey(LanguageModel):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        return self._state_of((self.vocabulary.boundary_id,))
+        return State(self.table.trim((self.vocabulary.boundary_id,)))
 
     def null(self) -> State:
         _ = self.table
@@ -319,14 +316,14 @@ class KneserNey(LanguageModel):
 
     def advance(self, state: State, word: int) -> State:
         check_step(state, word, self.table.n_types)
-        return self._state_of((*state.parts(), int(word)))
+        return State(self.table.trim((*state.parts(), int(word))))
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
         """Do the same as `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up only once."""
         check_state(state)
         if self._begun is None or self._begun[1] is not self.learned:
             first = self.start().parts()
-            self._begun = first, self.table, self._find_endings(first)
+            self._begun = first, self.table, self.table.find_endings(first)
         words, table, places = self._begun
         state.value, state.hint = words, (words, table, places.copy())
 
@@ -355,7 +352,7 @@ class KneserNey(LanguageModel):
             check_states([state, after])
             raise
         if hint is None or hint[0] is not value or hint[1] is not table:
-            hint = value, table, self._find_endings(state.parts())
+            hint = value, table, table.find_endings(state.parts())
         # no two states share an array, so that of the state that is written to can be reused
         is_reusable = spare is not None and spare[1] is table and after is not state
         places = spare[2] if is_reusable else np.empty(len(hint[2]), np.int64)
@@ -363,35 +360,10 @@ class KneserNey(LanguageModel):
         number = vocabulary.id_of(word)
         score, length, n_kept = lookups(1).step(*table.arguments, hint[2], number, places)
         if not score <= 0:
-            score = float(self._check_scores(np.array([score]))[0])
+            score = float(self.table.check_scores(np.array([score]))[0])
         after.value = words = (*value, number)[-n_kept:] if n_kept else ()
         after.hint = words, table, places
         return score, length
-
-    def _find_endings(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """Return the places of the listed endings of a context and their number, as ``lookup.step`` takes them."""
-        places = np.zeros(self.table.order + 1, np.int64)
-        context = _to_context(words[-len(places) :])
-        places[-1] = lookups(len(context)).resolve(*self.table.arguments, context, places)
-        return places
-
-    def _check_scores(self, scores: Float64) -> Float64:
-        """Return log-probabilities; in a table of few bits, those above zero become zero.
-
-        Raises ArtifactError if one is no log-probability: a mapped table was not checked before.
-        """
-        is_coarse = self.table.is_coarse
-        if not (scores <= (MAX_CODED_LOG_PROB if is_coarse else MAX_LOG_PROB)).all():
-            raise ArtifactError(
-                "a word has an impossible probability: the table of this model is damaged; fit or copy the model again"
-            )
-        return np.minimum(scores, 0.0) if is_coarse else scores
-
-    def _state_of(self, words: tuple[int, ...]) -> State:
-        """Return the state after these words: the last ones that can change later scores."""
-        places = self._find_endings(words)
-        n = lookups(1).n_that_matter(*self.table.arguments, places, places[-1])
-        return State(words[len(words) - n :])
 
     def _stack_contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
         """Return the words of states (states, order - 1), right-aligned, and the number of words of each (states,)."""
@@ -402,19 +374,19 @@ class KneserNey(LanguageModel):
             words = state.parts()[-width:]
             lengths[i] = len(words)
             rows += (0,) * (width - len(words)) + words
-        return _to_context(rows).reshape(-1, width), lengths
+        return to_context(rows).reshape(-1, width), lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         check_states(states)
         scores = np.empty((len(states), self.table.n_types), np.float64)
         lookups().conditionals(*self.table.arguments, *self._stack_contexts(states), scores)
-        return self._check_scores(scores)
+        return self.table.check_scores(scores)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, self.table.n_types)
         scores = np.empty(len(ids), np.float64)
         lookups().pair_scores(*self.table.arguments, *self._stack_contexts(states), ids, scores)
-        return self._check_scores(scores)
+        return self.table.check_scores(scores)
 
     # -- strings -----------------------------------------------------------------------------------
 
@@ -465,7 +437,7 @@ class KneserNey(LanguageModel):
             return None
         ids, offsets = lines
         boundary = scorer.words.words[3]  # the vocabulary may not have read its own yet
-        return self._score_sequences(ids, offsets, [boundary])[0], offsets
+        return self.table.score_sequences(ids, offsets, [boundary])[0], offsets
 
     def _prepare_scorer(self, n_words: int) -> _StringScorer | None:
         """Return the scorer for strings of some ``n_words``; None if words are changed before they are looked up."""
@@ -485,47 +457,26 @@ class KneserNey(LanguageModel):
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         ids, offsets = check_sequences(ids, offsets, self.table.n_types)
-        return self._score_sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
+        return self.table.score_sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         before = [self.vocabulary.boundary_id] if bos else []
-        return self._score_sequences(ids, np.array([0, len(ids)]), before)
+        return self.table.score_sequences(ids, np.array([0, len(ids)]), before)
 
     def _start_score(self, state: State) -> tuple[float, int]:
         """Back off to ``<s>``, a unigram that the table does not list."""
         from tacenda_lm.ngram.plain import penalty
 
-        backoffs = penalty(*self.table.arguments, _to_context(state.parts()))
+        backoffs = penalty(*self.table.arguments, to_context(state.parts()))
         return self.start_log_prob * _LN10 + backoffs, 1
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         ids, offsets = np.array([word], np.int32), np.array([0, 1])
-        scores, matched = self._score_sequences(ids, offsets, state.parts())
+        scores, matched = self.table.score_sequences(ids, offsets, state.parts())
         return float(scores[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids = check_following(state, ids, self.table.n_types)
         context = state.parts()
-        scores, _ = self._score_sequences(ids, np.array([0, len(ids)]), context)
-        return scores, self._state_of((*context, *ids[-self.table.order :].tolist()))
-
-    def _score_sequences(
-        self, ids: Ids, offsets: Offsets, before: Sequence[int]
-    ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Return log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
-        scores, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
-        context = _to_context(before)
-        bad = lookups(len(ids)).sequence_scores(
-            *self.table.arguments, ids, offsets, context, scores, matched
-        )
-        if bad >= 0:
-            check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
-        return self._check_scores(scores), matched
-
-
-def _to_context(words: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the word ids of a state: int64 (words,). Raises DataError unless all are integers."""
-    try:
-        return np.frombuffer(array("q", words), np.int64)
-    except (TypeError, OverflowError) as error:
-        raise not_of_this_model() from error
+        scores, _ = self.table.score_sequences(ids, np.array([0, len(ids)]), context)
+        return scores, State(self.table.trim((*context, *ids[-self.table.order :].tolist())))

@@ -28,7 +28,8 @@ within the array's bounds (see ``lookup``), so only the layout must be right for
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -38,7 +39,15 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
-from tacenda_lm.ngram import BLOCK, EXACT_BACKOFF, EXACT_PROB, MAX_LOG_PROB
+from tacenda_lm.ngram import (
+    BLOCK,
+    EXACT_BACKOFF,
+    EXACT_PROB,
+    MAX_CODED_LOG_PROB,
+    MAX_LOG_PROB,
+)
+from tacenda_lm.sequences import Float64, Ids, Offsets, check_word
+from tacenda_lm.states import not_of_this_model
 
 MAX_ORDER = 16  # the longest n-grams of any model
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
@@ -51,11 +60,16 @@ _NGRAMS_PER_BLOCK = 1 << 16  # unpacked at once
 
 
 class Sums(NamedTuple):
-    """The lowest and the highest sum of the probabilities after a context, and a probability above one."""
+    """The lowest and the highest sum of the probabilities after a context, up to the first fault that is found."""
 
     low: float
     high: float
-    above_one: tuple[list[int], int] | None  # a context and the word after it
+    above_one: tuple[list[int], int] | None = (
+        None  # a context and a word of a probability above one after it
+    )
+    without_suffix: list[int] | None = (
+        None  # an n-gram that is listed, but not that of its last words
+    )
 
     @property
     def are_one(self) -> bool:
@@ -100,6 +114,14 @@ def _import_compiled(strings: bool) -> Any:
     return words if strings else lookup
 
 
+def to_context(words: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the word ids of a state: int64 (words,). Raises DataError unless all are integers."""
+    try:
+        return np.frombuffer(array("q", words), np.int64)
+    except (TypeError, OverflowError) as error:
+        raise not_of_this_model() from error
+
+
 class Table(Arrays):
     """A back-off model over ids; natural logarithms."""
 
@@ -137,6 +159,48 @@ class Table(Arrays):
         """Whether log-probabilities are codes of few bits, so that probabilities sum to one only approximately."""
         return bool(self.layout[0, 1] < EXACT_PROB)
 
+    # -- look-ups ----------------------------------------------------------------------------------
+
+    def find_endings(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """Return the places of the listed endings of a context and their number, as ``lookup.step`` takes them."""
+        places = np.zeros(self.order + 1, np.int64)
+        context = to_context(words[-len(places) :])
+        places[-1] = lookups(len(context)).resolve(*self.arguments, context, places)
+        return places
+
+    def trim(self, words: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the last words of a context that can change later scores."""
+        places = self.find_endings(words)
+        n = lookups(1).n_that_matter(*self.arguments, places, places[-1])
+        return words[len(words) - n :]
+
+    def score_sequences(
+        self, ids: Ids, offsets: Offsets, before: Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Return log-probabilities and n-gram lengths of sequences that all follow the words ``before``.
+
+        Raises DataError for an id that is no word.
+        """
+        scores, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        bad = lookups(len(ids)).sequence_scores(
+            *self.arguments, ids, offsets, to_context(before), scores, matched
+        )
+        if bad >= 0:
+            check_word(int(ids[bad]), self.n_types, f" (at place {bad})")
+        return self.check_scores(scores), matched
+
+    def check_scores(self, scores: Float64) -> Float64:
+        """Return log-probabilities; in a table of few bits, those above zero become zero.
+
+        Raises ArtifactError if one is no log-probability: a mapped table was not checked before.
+        """
+        is_coarse = self.is_coarse
+        if not (scores <= (MAX_CODED_LOG_PROB if is_coarse else MAX_LOG_PROB)).all():
+            raise ArtifactError(
+                "a word has an impossible probability: the table of this model is damaged; fit or copy the model again"
+            )
+        return np.minimum(scores, 0.0) if is_coarse else scores
+
     # -- unpacked ----------------------------------------------------------------------------------
 
     def unpack(self, order: int, begin: int = 0, end: int | None = None) -> Order:
@@ -172,10 +236,7 @@ class Table(Arrays):
     # -- checks ------------------------------------------------------------------------------------
 
     def sums(self) -> Sums:
-        """Sum the probabilities of the unigrams and those after every context, and find one that is above one.
-
-        Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
-        """
+        """Sum the probabilities of the unigrams and those after every context. Raises ArtifactError if unsorted."""
         from tacenda_lm.ngram import traversal
 
         starts = np.cumsum([0, *self.sizes[:-1]])
@@ -183,23 +244,25 @@ class Table(Arrays):
         found, n, place, word = traversal.check_table(*self.arguments, starts, MAX_LOG_PROB, bounds)
         low, high = bounds.tolist()
         if found == traversal.GOOD:
-            return Sums(low, high, None)
+            return Sums(low, high)
         if found == traversal.NOT_SORTED:
             raise ArtifactError(f"the {n + 1}-grams are not sorted: the model is damaged")
         words = self.words_of(n + 1, place, place + 1)[0].tolist()
         if found == traversal.NO_SUFFIX:
-            raise ArtifactError(
-                f"the n-gram {words} is listed, but not the n-gram of its last words: the model is damaged"
-            )
-        return Sums(low, high, (words, int(word)))
+            return Sums(low, high, without_suffix=words)
+        return Sums(low, high, above_one=(words, int(word)))
 
     def check(self, is_normalized: bool = True) -> None:
         """Read the whole table and check it. Raises ArtifactError.
 
-        N-grams must be sorted, no probability above one, and those after a context must sum to one where
-        ``is_normalized`` says so.
+        N-grams must be sorted and listed with their last words, no probability above one, and those after a context
+        must sum to one where ``is_normalized`` says so.
         """
         sums = self.sums()
+        if sums.without_suffix is not None:
+            raise ArtifactError(
+                f"the n-gram {sums.without_suffix} is listed, but not that of its last words: the model is damaged"
+            )
         if sums.above_one is not None and not self.is_coarse:
             raise ArtifactError(
                 "the back-offs of the table give a word a probability above one: the model is damaged"
