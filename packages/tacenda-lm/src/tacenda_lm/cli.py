@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -117,16 +117,16 @@ def surprisal(
         check_ending(output)
         paths.check_file(output, force)
     model = _load(folder)
+    _refuse_dashes(files)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    if [str(file) for file in files].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
     # a missing file is an error before any is read
-    texts: list[Any] = [paths.input_text(file, encoding, errors) for file in files]
+    texts: list[Any] = [paths.input_text(file, **reading) for file in files]
     if region is not None:
-        form: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
-        form |= {"delimiter": _TABS.get(delimiter or "", delimiter), "quotes": quotes}
-        form |= {"words": words, **reading}
-        texts = [read for text in texts for read in read_items(text, **form)]
+        columns: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
+        form = {"delimiter": _TABS.get(delimiter or "", delimiter), "quotes": quotes, **reading}
+        texts = [
+            each for text in texts for each in read_items(text, words=words, **columns, **form)
+        ]
     else:  # with a line end after it, no text is taken for the name of a file
         texts = [text if isinstance(text, Path) else "\n".join([*text, ""]) for text in texts]
     scoring: dict[str, Any] = {"unknown": unknown, "unseen_types": unseen_types}
@@ -237,8 +237,7 @@ def fit(
 
     if count_words and scheduler is not None:
         raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
-    if [*map(str, text), str(valid), str(vocabulary)].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    _refuse_dashes([*text, valid, vocabulary])
     options = common.options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, options, distribution, checkpoints, scheduler)
     splitting: dict[str, Any] = {
@@ -561,6 +560,12 @@ def clusters(
 
 
 # -- reading the arguments -----------------------------------------------------------------------------
+
+
+def _refuse_dashes(files: Iterable[object]) -> None:
+    """Raise BadParameter if several texts are standard input."""
+    if list(map(str, files)).count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
 
 
 def _load(folder: Path) -> LanguageModel:

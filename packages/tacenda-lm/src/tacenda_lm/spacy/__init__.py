@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from tacenda.lazy import attach
 
 if TYPE_CHECKING:
+    from tacenda_lm.spacy.attributes import register
     from tacenda_lm.spacy.heat_map import render
-    from tacenda_lm.spacy.scores import register
 
 __all__ = ["register", "render"]
 
 
-__getattr__, __dir__ = attach(__name__, {".heat_map": "render", ".scores": "register"})
+__getattr__, __dir__ = attach(__name__, {".attributes": "register", ".heat_map": "render"})

@@ -1,19 +1,17 @@
 """`LanguageModelScorer`: the pipeline component behind ``lm_scorer``.
 
 The component holds any fitted language model, which `LanguageModelScorer.initialize` loads or fits. It stores the
-scores of the words with every document, where the extension attributes of `tacenda_lm.spacy.scores` read them.
+scores of the words with every document, where the extension attributes of `tacenda_lm.spacy.attributes` read them.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import signature
-from itertools import chain, pairwise
-from typing import Any, NamedTuple, cast
+from itertools import chain
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
-from spacy.attrs import IDX, LENGTH, ORTH
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
@@ -22,21 +20,18 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError, check_choice
 from tacenda.spacy.component import ModelComponent
-from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
+from tacenda.spacy.documents import TokenSurvey
 from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
 from tacenda.tokenizers import find_fitted_tokenizers, get_tokenizer
-from tacenda_lm.distributions import distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
-from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text_length
-from tacenda_lm.states import State
+from tacenda_lm.spacy.attributes import register
+from tacenda_lm.spacy.scores import DocScorer, DocScores
 from tacenda_lm.surprisal.notes import caveats
 from tacenda_lm.surprisal.table import SurprisalTable, tabulate
-from tacenda_lm.surprisal.words import Split
-from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
+from tacenda_lm.surprisal.words import ScoredText, Split, Word, bare_tokens
+from tacenda_lm.unknown_words import Unknown, check_way
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
-_WHITESPACE = -1  # code of a whitespace token; all other codes are of `_DocScorer._encode`
 
 
 @dataclass(frozen=True)
@@ -277,7 +272,7 @@ class LanguageModelScorer(ModelComponent):
             )
         return model
 
-    def _predictor_of(self, model: Any) -> "_DocScorer":
+    def _predictor_of(self, model: Any) -> DocScorer:
         if self.state and self.context == "stream":
             raise ConfigurationError(
                 "states need whole sentences, and a stream scores each word at once: "
@@ -287,7 +282,7 @@ class LanguageModelScorer(ModelComponent):
             raise ConfigurationError(
                 f"a {type(model).__name__} has no states: leave out state, or use a hidden Markov model such as vlhmm"
             )
-        return _DocScorer(model, self)
+        return DocScorer(model, self)
 
     def _check_pipeline(self, nlp: Any) -> None:
         for name, pipe in nlp.pipeline:
@@ -337,27 +332,45 @@ class LanguageModelScorer(ModelComponent):
         if not isinstance(docs, Mapping):
             several = docs if isinstance(docs, Iterable) and not isinstance(docs, Doc) else [docs]
             docs = {str(number): doc for number, doc in enumerate(several, start=1)}
-        vocabulary = self.language_model.vocabulary
-        as_fitted = all(
-            name.startswith("spacy:") for name in find_fitted_tokenizers(self.language_model)
-        )
+        model = self.language_model
+        as_fitted = all(name.startswith("spacy:") for name in find_fitted_tokenizers(model))
         # words were counted as they are written
         as_counted = as_fitted and self.normalize == _Normalization()
-        counts = vocabulary.split_words if as_counted else None
-        texts = [
-            build_scored_text(doc, str(name), vocabulary, self.normalize, self.prefix, counts)
-            for name, doc in docs.items()
-        ]
+        counts = model.vocabulary.split_words if as_counted else None
+        texts = [self._read_scores(doc, str(name), counts) for name, doc in docs.items()]
         # the component may outlive its pipeline
         split = str.split if (nlp := self._nlp()) is None else resolve_tokenizer("spacy", nlp)
-        notes = caveats(
-            self.language_model,
-            self.unknown,
-            texts,
-            lambda word: list(map(self.normalize, split(word))),
-            as_fitted=as_fitted,
-        )
+
+        def tokenize(word: str) -> list[str]:
+            return list(map(self.normalize, split(word)))
+
+        notes = caveats(model, self.unknown, texts, tokenize, as_fitted=as_fitted)
         return tabulate(texts, previous, list(notes))
+
+    def _read_scores(self, doc: Doc, name: str, counts: Mapping[str, int] | None) -> ScoredText:
+        """Return the words of a document with the scores of their tokens. Raises as `DocScores.of`.
+
+        A word is what whitespace separates; its tokens are those that were scored. ``counts`` are of words of several
+        tokens, and None if they were not counted.
+        """
+        scores, vocabulary = DocScores.of(doc, self.prefix), self.language_model.vocabulary
+        text, starts = doc.text, scores.start.tolist()
+        ends = (scores.start + scores.length).tolist()
+        tokens = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        numbers = np.arange(1, len(scores.segments))
+        sentences = np.repeat(numbers, np.diff(scores.segments)).tolist()
+        words, first = [], 0
+        for i in range(1, len(tokens) + 1):
+            if i < len(tokens) and starts[i] == ends[i - 1]:  # no space before the next token
+                continue
+            of_word = tuple(tokens[first:i])
+            start, end, bare = starts[first], ends[i - 1], bare_tokens(of_word)
+            word = Word(text[start:end], start, end, sentences[first], of_word, bare, (bare,))
+            words.append(word)
+            first = i
+        ids = vocabulary.encode(list(map(self.normalize, tokens)))
+        shares = np.zeros(len(ids)) if scores.share is None else scores.share
+        return ScoredText.of(vocabulary, name, words, ids, scores.log_prob, shares, counts)
 
     def restart_stream(self) -> None:
         """Forget the documents so far, with ``context="stream"``: the next one begins a new stream.
@@ -365,145 +378,10 @@ class LanguageModelScorer(ModelComponent):
         Raises NotFittedError if there is no model yet.
         """
         _ = self.fitted  # raises NotFittedError
-        cast("_DocScorer", self._predictor).stream = None
+        cast("DocScorer", self._predictor).stream = None
 
     def score(self, examples: Iterable[Any], **kwargs: Any) -> dict[str, Any]:
         """Return the metrics that the configured scorer computes of scored documents, for ``nlp.evaluate``."""
         if self.scorer is None:
             return {}
         return self.scorer(examples, **{"prefix": self.prefix, **kwargs})
-
-
-class _Words(NamedTuple):
-    """The words of some documents, whitespace left out."""
-
-    ids: Ids  # (words,)
-    oov: npt.NDArray[np.bool_]  # (words,): which are outside the vocabulary
-    start: npt.NDArray[np.int32]  # (words,): the first character of each in its document
-    length: npt.NDArray[np.int32]  # (words,), in characters
-    segments: Offsets  # (segments + 1,): cuts of the words into sentences, or documents without boundaries
-    documents: Offsets  # (documents + 1,): cuts of the segments into documents
-    # (words,): natural log of the share of its class; None where that is all of it
-    shares: Float64 | None
-
-
-class _DocScorer:
-    """A fitted model that is applied to documents, with the options of a component."""
-
-    def __init__(self, model: Any, options: LanguageModelScorer) -> None:
-        self._model, self._options = model, options
-        self._vocabulary = model.vocabulary
-        self._shares = UnknownWords(model.vocabulary, options.unknown, options.unseen_types)
-        self.stream: State | None = None
-        self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
-        self._cache = WordCache(self._encode, _WHITESPACE, self._vocabulary)
-
-    def _encode(self, text: str) -> int:
-        """Return twice the id of a token, plus one if it is outside the vocabulary.
-
-        The cache of words then holds one number for a token, and an array of them is taken apart without a loop.
-        """
-        number: int = self._vocabulary.id_of(self._options.normalize(text))
-        return 2 * number + (number in self._unknown)
-
-    def __call__(self, docs: Sequence[Doc]) -> list[DocScores]:
-        """Return the scores of each document, empty for a document without words."""
-        if not docs:
-            return []
-        words = self._read(docs)
-        ids, segments, ends = words.ids, words.segments, np.empty(0, np.int64)
-        if self._options.eos:
-            ids, segments = with_ends(ids, segments, self._vocabulary.boundary_id)
-            ends = segments[1:] - 1
-        scores = self._score(ids, np.unique(segments[words.documents]), segments)
-        eos = scores["log_prob"][ends]
-        of_words = {name: np.delete(values, ends) for name, values in scores.items()}
-        cuts = pairwise(words.documents.tolist())
-        return [
-            _slice_scores(doc, words, slice(first, last), of_words, eos)
-            for doc, (first, last) in zip(docs, cuts, strict=True)
-        ]
-
-    def _read(self, docs: Sequence[Doc]) -> _Words:
-        """Return the words of documents, encoded, and cut into segments."""
-        codes = np.array(self._cache.read(docs), dtype=np.int64)
-        is_word = codes != _WHITESPACE
-        oov = (codes[is_word] & 1).astype(bool)
-        places = np.concatenate([doc.to_array([IDX, LENGTH]).reshape(-1, 2) for doc in docs])
-        start, length = places[is_word].astype(np.int32).T
-        offsets = np.cumsum([0, *map(len, docs)])
-        n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
-        segments = np.unique(n_before[sentence_cuts(docs, offsets)]).astype(np.int64)
-        return _Words(
-            ids=(codes[is_word] >> 1).astype(np.int32),
-            oov=oov,
-            start=start,
-            length=length,
-            segments=segments,
-            documents=np.searchsorted(segments, n_before[offsets]),
-            shares=self._spell(docs, is_word, oov),
-        )
-
-    def _spell(
-        self, docs: Sequence[Doc], is_word: npt.NDArray[np.bool_], oov: npt.NDArray[np.bool_]
-    ) -> Float64 | None:
-        """Return the log-share of its class of each word (words,), 0 for known ones; None if shares are not used."""
-        if self._shares.way == "class":
-            return None
-        shares = np.zeros(len(oov))
-        if oov.any():
-            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov].tolist()
-            numbers = np.repeat(np.arange(len(docs)), [len(doc) for doc in docs])[is_word][oov]
-            words = (docs[n].vocab.strings[orth] for n, orth in zip(numbers, orths, strict=True))
-            shares[oov] = self._shares.log_shares(map(self._options.normalize, words))
-        return shares
-
-    def _score(
-        self, ids: Ids, documents: Offsets, segments: Offsets
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return the requested scores of ids, by name, (tokens,) each.
-
-        ``documents`` and ``segments`` are cuts of the ids; the context says which of them are scored independently.
-        """
-        model, options = self._model, self._options
-        cuts = documents if options.context == "doc" else segments
-        if options.context == "stream":
-            before = model.start() if self.stream is None else self.stream
-            log_prob, self.stream = model.score_from(before, ids)
-            rows = distributions_of(model, states_before(model, before, ids))
-        else:
-            log_prob = model.score_corpus(ids, cuts)
-            rows = model.distributions(ids, cuts)
-        scores: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
-        if options.rank or options.entropy:
-            ranks, entropies = ranks_and_entropies(rows, ids)
-            if options.rank:
-                scores["rank"] = ranks
-            if options.entropy:
-                scores["entropy"] = entropies
-        if options.state:
-            scores["state"] = model.state_path(ids, cuts)
-        return scores
-
-
-def _slice_scores(
-    doc: Doc, words: _Words, segments: slice, scores: dict[str, npt.NDArray[Any]], eos: Float64
-) -> DocScores:
-    """Return copies of the scores of one document, which has some of the segments.
-
-    Views would keep the arrays of the whole batch in memory for as long as the document lives.
-    """
-    cuts = words.segments[segments.start : segments.stop + 1]
-    own = slice(int(cuts[0]), int(cuts[-1]))
-    oov = words.oov[own].copy()
-    share = words.shares[own].copy() if words.shares is not None and oov.any() else None
-    return DocScores(
-        start=words.start[own].copy(),
-        length=words.length[own].copy(),
-        oov=oov,
-        share=share,
-        segments=cuts - cuts[0],
-        eos=eos[segments].copy(),
-        text_length=text_length(doc),
-        **{name: values[own].copy() for name, values in scores.items()},
-    )

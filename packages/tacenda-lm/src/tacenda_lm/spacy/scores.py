@@ -1,43 +1,29 @@
-"""`DocScores`: the scores of one document, stored in ``doc.user_data``, and the attributes that read them.
+"""`DocScores`: the scores of one document, stored in ``doc.user_data``, and `DocScorer`, which computes them.
 
 Words are found by their place in the text, in characters, so the scores survive retokenization: a merged token has the
-sum of the log-probabilities of its words. These extension attributes of tokens, spans and documents read the scores:
-
-| attribute | unit | meaning |
-| --- | --- | --- |
-| ``token._.surprisal`` | bits | -log2 p(token given the tokens before it); ``unknown`` says how unknown ones share |
-| ``token._.lm_logprob`` | natural log | the same as a log-probability |
-| ``token._.lm_oov`` | | whether the token is outside the vocabulary |
-| ``token._.lm_rank`` | | how many words were more probable (on request) |
-| ``token._.lm_entropy`` | bits | entropy of the distribution that predicts the token (on request) |
-| ``token._.lm_state`` | | number of the hidden state of the token (on request) |
-| ``span._.lm_logprob`` | natural log | of its words, and of ``</s>`` after every sentence in it |
-| ``span._.lm_eos`` | natural log | of these ``</s>`` alone; None if the span contains no whole sentence |
-| ``span._.perplexity`` | | of the tokens that ``lm_logprob`` counts, unknown ones scored as ``<unk>`` |
-| ``doc._.lm_logprob``, ``doc._.perplexity`` | | as for a span |
-| ``doc._.lm_bpc`` | bits | per character; None with ``unknown="class"`` if there is an unknown word |
-
-All are None before the component has run; perplexities and ``lm_bpc`` are None for a text without words. The model does
-not see whitespace tokens: they have 0 bits, so that they add nothing to a sum and a `Matcher` can compare them.
+sum of the log-probabilities of its words.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from spacy.tokens import Doc, Span, Token
+from spacy.attrs import IDX, LENGTH, ORTH
+from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError, NotFittedError
-from tacenda.vocabulary import Vocabulary
+from tacenda.spacy.documents import WordCache, sentence_cuts
+from tacenda_lm.distributions import distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.perplexity import Perplexity
-from tacenda_lm.sequences import Float64
-from tacenda_lm.surprisal.scored_text import ScoredText
-from tacenda_lm.surprisal.words import Word, bare_tokens
+from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
+from tacenda_lm.states import State
+from tacenda_lm.unknown_words import UnknownWords
+
+_WHITESPACE = -1  # code of a whitespace token; all other codes are of `DocScorer._encode`
 
 
 class DocScores(NamedTuple):
@@ -141,150 +127,136 @@ def text_length(doc: Doc) -> int:
     return int(last.idx) + len(last)
 
 
-def register(
-    prefix: str = "", *, rank: bool = True, entropy: bool = True, state: bool = True
-) -> None:
-    """Define the attributes, so that scores stored in documents can be read without the component.
+class _Words(NamedTuple):
+    """The words of some documents, whitespace left out."""
 
-    Their names begin with ``prefix``; attributes that are already defined stay. ``rank``, ``entropy`` and ``state`` say
-    whether to define these attributes, too; they are None for documents without these scores.
+    ids: Ids  # (words,)
+    oov: npt.NDArray[np.bool_]  # (words,): which are outside the vocabulary
+    start: npt.NDArray[np.int32]  # (words,): the first character of each in its document
+    length: npt.NDArray[np.int32]  # (words,), in characters
+    segments: Offsets  # (segments + 1,): cuts of the words into sentences, or documents without boundaries
+    documents: Offsets  # (documents + 1,): cuts of the segments into documents
+    # (words,): natural log of the share of its class; None where that is all of it
+    shares: Float64 | None
 
-    Raises ConfigurationError for a prefix that cannot begin an attribute name, or if another library has an extension
-    with one of these names.
-    """
-    if not isinstance(prefix, str) or (prefix and not prefix.isidentifier()):
-        raise ConfigurationError(
-            f"prefix must be letters, digits and underscores, such as 'kn_', not {prefix!r}"
+
+class DocScorer:
+    """A fitted model that is applied to documents; ``options`` has the settings, as attributes of the component."""
+
+    def __init__(self, model: Any, options: Any) -> None:
+        self._model, self._options = model, options
+        self._vocabulary = model.vocabulary
+        self._shares = UnknownWords(model.vocabulary, options.unknown, options.unseen_types)
+        self.stream: State | None = None
+        self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
+        self._cache = WordCache(self._encode, _WHITESPACE, self._vocabulary)
+
+    def _encode(self, text: str) -> int:
+        """Return twice the id of a token, plus one if it is outside the vocabulary.
+
+        The cache of words then holds one number for a token, and an array of them is taken apart without a loop.
+        """
+        number: int = self._vocabulary.id_of(self._options.normalize(text))
+        return 2 * number + (number in self._unknown)
+
+    def __call__(self, docs: Sequence[Doc]) -> list[DocScores]:
+        """Return the scores of each document, empty for a document without words."""
+        if not docs:
+            return []
+        words = self._read(docs)
+        ids, segments, ends = words.ids, words.segments, np.empty(0, np.int64)
+        if self._options.eos:
+            ids, segments = with_ends(ids, segments, self._vocabulary.boundary_id)
+            ends = segments[1:] - 1
+        scores = self._score(ids, np.unique(segments[words.documents]), segments)
+        eos = scores["log_prob"][ends]
+        of_words = {name: np.delete(values, ends) for name, values in scores.items()}
+        cuts = pairwise(words.documents.tolist())
+        return [
+            _slice_scores(doc, words, slice(first, last), of_words, eos)
+            for doc, (first, last) in zip(docs, cuts, strict=True)
+        ]
+
+    def _read(self, docs: Sequence[Doc]) -> _Words:
+        """Return the words of documents, encoded, and cut into segments."""
+        codes = np.array(self._cache.read(docs), dtype=np.int64)
+        is_word = codes != _WHITESPACE
+        oov = (codes[is_word] & 1).astype(bool)
+        places = np.concatenate([doc.to_array([IDX, LENGTH]).reshape(-1, 2) for doc in docs])
+        start, length = places[is_word].astype(np.int32).T
+        offsets = np.cumsum([0, *map(len, docs)])
+        n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
+        segments = np.unique(n_before[sentence_cuts(docs, offsets)]).astype(np.int64)
+        return _Words(
+            ids=(codes[is_word] >> 1).astype(np.int32),
+            oov=oov,
+            start=start,
+            length=length,
+            segments=segments,
+            documents=np.searchsorted(segments, n_before[offsets]),
+            shares=self._spell(docs, is_word, oov),
         )
-    requested = {"lm_rank": rank, "lm_entropy": entropy, "lm_state": state}
-    for host, name, getter in _GETTERS:
-        if requested.get(name, True):
-            _set(host, prefix + name, getter=partial(_read, prefix, getter))
-    _set(Doc, f"{prefix}lm_scores", default=None)
+
+    def _spell(
+        self, docs: Sequence[Doc], is_word: npt.NDArray[np.bool_], oov: npt.NDArray[np.bool_]
+    ) -> Float64 | None:
+        """Return the log-share of its class of each word (words,), 0 for known ones; None if shares are not used."""
+        if self._shares.way == "class":
+            return None
+        shares = np.zeros(len(oov))
+        if oov.any():
+            orths = np.concatenate([doc.to_array(ORTH) for doc in docs])[is_word][oov].tolist()
+            numbers = np.repeat(np.arange(len(docs)), [len(doc) for doc in docs])[is_word][oov]
+            words = (docs[n].vocab.strings[orth] for n, orth in zip(numbers, orths, strict=True))
+            shares[oov] = self._shares.log_shares(map(self._options.normalize, words))
+        return shares
+
+    def _score(
+        self, ids: Ids, documents: Offsets, segments: Offsets
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the requested scores of ids, by name, (tokens,) each.
+
+        ``documents`` and ``segments`` are cuts of the ids; the context says which of them are scored independently.
+        """
+        model, options = self._model, self._options
+        cuts = documents if options.context == "doc" else segments
+        if options.context == "stream":
+            before = model.start() if self.stream is None else self.stream
+            log_prob, self.stream = model.score_from(before, ids)
+            rows = distributions_of(model, states_before(model, before, ids))
+        else:
+            log_prob = model.score_corpus(ids, cuts)
+            rows = model.distributions(ids, cuts)
+        scores: dict[str, npt.NDArray[Any]] = {"log_prob": log_prob}
+        if options.rank or options.entropy:
+            ranks, entropies = ranks_and_entropies(rows, ids)
+            if options.rank:
+                scores["rank"] = ranks
+            if options.entropy:
+                scores["entropy"] = entropies
+        if options.state:
+            scores["state"] = model.state_path(ids, cuts)
+        return scores
 
 
-def _set(host: Any, name: str, **definition: Any) -> None:
-    """Define an extension, or check that the existing one of that name is ours. Raises ConfigurationError."""
-    if not host.has_extension(name):
-        host.set_extension(name, **definition)
-        return
-    default, method, getter, _ = host.get_extension(name)
-    our_getter = definition.get("getter")
-    if our_getter is None:
-        is_ours = method is None and getter is None and default is None
-    else:
-        is_ours = isinstance(getter, partial) and (
-            (getter.func, getter.args) == (our_getter.func, our_getter.args)
-        )
-    if not is_ours:
-        raise ConfigurationError(
-            f"{host.__name__.lower()}._.{name} is an extension of another library: set another "
-            "prefix in the configuration of the component, such as 'my_'"
-        )
+def _slice_scores(
+    doc: Doc, words: _Words, segments: slice, scores: dict[str, npt.NDArray[Any]], eos: Float64
+) -> DocScores:
+    """Return copies of the scores of one document, which has some of the segments.
 
-
-# -- the values of the attributes, given the scores of a document and the range of words in a piece of it --
-
-
-def _read(prefix: str, get: Callable[[DocScores, slice], Any], piece: Token | Span | Doc) -> Any:
-    """Return what ``get`` makes of the words in a piece; None if its document was not scored.
-
-    A merged token has several words, and whitespace has none.
+    Views would keep the arrays of the whole batch in memory for as long as the document lives.
     """
-    scores = DocScores.read_from(piece if isinstance(piece, Doc) else piece.doc, prefix)
-    if scores is None:
-        return None
-    if isinstance(piece, Token):
-        return get(scores, scores.find_words(piece.idx, piece.idx + len(piece)))
-    if isinstance(piece, Span):
-        return get(scores, scores.find_words(piece.start_char, piece.end_char))
-    return get(scores, slice(0, len(scores.start)))
-
-
-def _get_token_logprob(scores: DocScores, words: slice) -> float:
-    if words.stop - words.start == 1:  # the common case, in which items are much faster than sums
-        share = 0.0 if scores.share is None else scores.share.item(words.start)
-        return scores.log_prob.item(words.start) + share
-    return float(scores.add_shares(words).sum())
-
-
-def _get_surprisal(scores: DocScores, words: slice) -> float:
-    # whitespace has 0.0, not -0.0
-    return 0.0 - _get_token_logprob(scores, words) / math.log(2)
-
-
-def _get_oov(scores: DocScores, words: slice) -> bool:
-    return bool(scores.oov[words].any())
-
-
-def _get_of_one_word(field: str, scores: DocScores, words: slice) -> Any:
-    """Return a value that only one word can have; a merged token has None, and whitespace 0, but no state."""
-    values = getattr(scores, field)
-    if values is None:
-        return None
-    if words.start == words.stop and field != "state":
-        return values.dtype.type(0).item()
-    return values.item(words.start) if words.stop - words.start == 1 else None
-
-
-def _get_measure(name: str, scores: DocScores, words: slice) -> float | None:
-    """Return an attribute of the perplexity of words; None, which JSON has, instead of NaN if there is no word."""
-    value: float | None = getattr(scores.measure(words), name)
-    return None if value is None or math.isnan(value) else value
-
-
-def _get_logprob(scores: DocScores, words: slice) -> float:
-    return float(scores.add_shares(words).sum() + scores.select_eos(words).sum())
-
-
-def _get_eos(scores: DocScores, words: slice) -> float | None:
-    eos = scores.select_eos(words)
-    return float(eos.sum()) if len(eos) else None
-
-
-_GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-    (Token, "surprisal", _get_surprisal),
-    (Token, "lm_logprob", _get_token_logprob),
-    (Token, "lm_oov", _get_oov),
-    (Token, "lm_rank", partial(_get_of_one_word, "rank")),
-    (Token, "lm_entropy", partial(_get_of_one_word, "entropy")),
-    (Token, "lm_state", partial(_get_of_one_word, "state")),
-    (Span, "lm_logprob", _get_logprob),
-    (Span, "lm_eos", _get_eos),
-    (Span, "perplexity", partial(_get_measure, "value")),
-    (Doc, "lm_logprob", _get_logprob),
-    (Doc, "perplexity", partial(_get_measure, "value")),
-    (Doc, "lm_bpc", partial(_get_measure, "bits_per_character")),
-)
-
-
-def build_scored_text(
-    doc: Doc,
-    name: str,
-    vocabulary: Vocabulary,
-    normalize: Callable[[str], str],
-    prefix: str,
-    counts: Mapping[str, int] | None = None,
-) -> ScoredText:
-    """Return the words of a document with the scores of their tokens, for `tacenda_lm.surprisal.table.tabulate`.
-
-    A word is what whitespace separates; its tokens are those that were scored. ``vocabulary`` and ``normalize`` are
-    the model's, for the frequencies, and ``counts`` are of words of several tokens. Raises as `DocScores.of`.
-    """
-    scores = DocScores.of(doc, prefix)
-    text, starts = doc.text, scores.start.tolist()
-    ends = (scores.start + scores.length).tolist()
-    tokens = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    sentences = np.repeat(np.arange(1, len(scores.segments)), np.diff(scores.segments)).tolist()
-    words = []
-    first = 0
-    for i in range(1, len(tokens) + 1):
-        if i < len(tokens) and starts[i] == ends[i - 1]:  # no space before the next token
-            continue
-        of_word = tuple(tokens[first:i])
-        start, end, bare = starts[first], ends[i - 1], bare_tokens(of_word)
-        words.append(Word(text[start:end], start, end, sentences[first], of_word, bare, (bare,)))
-        first = i
-    ids = vocabulary.encode([normalize(token) for token in tokens])
-    shares = np.zeros(len(ids)) if scores.share is None else scores.share
-    return ScoredText.of(vocabulary, name, words, ids, scores.log_prob, shares, counts)
+    cuts = words.segments[segments.start : segments.stop + 1]
+    own = slice(int(cuts[0]), int(cuts[-1]))
+    oov = words.oov[own].copy()
+    share = words.shares[own].copy() if words.shares is not None and oov.any() else None
+    return DocScores(
+        start=words.start[own].copy(),
+        length=words.length[own].copy(),
+        oov=oov,
+        share=share,
+        segments=cuts - cuts[0],
+        eos=eos[segments].copy(),
+        text_length=text_length(doc),
+        **{name: values[own].copy() for name, values in scores.items()},
+    )

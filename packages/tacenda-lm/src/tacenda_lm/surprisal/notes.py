@@ -13,8 +13,7 @@ from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.line_sketch import find_lines
-from tacenda_lm.surprisal.scored_text import ScoredText
-from tacenda_lm.surprisal.words import sentence_starts
+from tacenda_lm.surprisal.words import ScoredText, sentence_starts
 from tacenda_lm.unknown_words import Unknown
 
 _MANY = 0.1  # share of the items, or of the unknown words, from which there is a note

@@ -38,9 +38,8 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.notes import caveats, caveats_of_items
-from tacenda_lm.surprisal.scored_text import ScoredText
 from tacenda_lm.surprisal.table import SurprisalTable, check_previous, tabulate
-from tacenda_lm.surprisal.words import Split, Word, region_words, text_words
+from tacenda_lm.surprisal.words import ScoredText, Split, Word, region_words, text_words
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
 _TABLES = (".csv", ".tsv", ".tab")

@@ -18,8 +18,7 @@ from tacenda.errors import ConfigurationError, DataError, importing, warn
 from tacenda.reading import path_of
 from tacenda.store import replacing
 from tacenda_lm.sequences import sums_of_pieces
-from tacenda_lm.surprisal.scored_text import ScoredText
-from tacenda_lm.surprisal.words import bare_length
+from tacenda_lm.surprisal.words import ScoredText, bare_length
 
 _ROWS_PER_BLOCK = 1 << 14  # written at a time
 _MAX_PREVIOUS = 1000  # words before; there are five columns for each
