@@ -13,6 +13,7 @@ from spacy.ml.models.tok2vec import MultiHashEmbed
 from spacy.tokens import Doc
 from thinc.api import SGD, Adam, Model
 
+from support.pipelines import Letters
 from tacenda_embeddings.spacy import fused
 from tacenda_embeddings.spacy.concat_embed import concat_embed
 from tacenda_embeddings.spacy.doc_tensor import doc_tensor
@@ -20,20 +21,6 @@ from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 WORDS = ["the", "The", "cat", "cats", "saw", "12", "3,4", "naïve", " ", "."]
 WIDTH = 7
-
-
-class Letters:
-    """As much of a fitted model of word vectors as the vectors of a pipeline look at."""
-
-    name = "letters"
-
-    class vocabulary:  # noqa: N801 - stands for an attribute
-        words = ("the", "cat", "saw")
-        __contains__ = words.__contains__
-        is_reserved = ("</s>", "<unk>").__contains__
-
-    def scaled_vectors(self, words):
-        return np.array([[len(word), ord(word[0]) / 50, ord(word[-1]) / 50] for word in words], "f")
 
 
 @pytest.fixture

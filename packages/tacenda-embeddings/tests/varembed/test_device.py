@@ -12,6 +12,7 @@ from tacenda.errors import ConfigurationError, FittingError
 from tacenda_embeddings import VarEmbed
 
 torch = pytest.importorskip("torch")
+from tacenda_embeddings.varembed import training  # noqa: E402 - it imports torch
 
 SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 4, "unrolled_tokens": 8}
 KINDS = [(VarEmbed, {}), (VarEmbed, {"advanced": {"softmax": "exact", "kl": "tokens"}})]
@@ -35,8 +36,6 @@ def held(texts):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
 def test_a_fit_ends_where_that_on_the_cpu_does(held, kind, monkeypatch):
     """The same torch computes both, so every bit is the same: what is tested is where everything lies."""
-    from tacenda_embeddings.varembed import training
-
     there = []
 
     class Watched(training.Trainer):
@@ -71,8 +70,6 @@ def test_a_fit_that_there_is_no_room_for_says_what_to_lower(held, monkeypatch):
 
 
 def test_a_device_that_fills_up_later_says_what_to_lower(held, monkeypatch):
-    from tacenda_embeddings.varembed import training
-
     full = type("OutOfMemoryError", (RuntimeError,), {})
 
     def step(*arguments):
@@ -101,12 +98,10 @@ def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
     ],
 )
 def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allow, expected):
-    from tacenda.devices import full_precision
-
     flags, before = torch.backends.cudnn, torch.backends.cudnn.rnn.fp32_precision
     allow()
     try:
-        with full_precision("cuda:1"):
+        with devices.full_precision("cuda:1"):
             assert flags.rnn.fp32_precision == expected
             assert flags.enabled
             assert flags.deterministic

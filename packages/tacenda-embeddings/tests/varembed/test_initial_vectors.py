@@ -14,8 +14,12 @@ from tacenda_embeddings.varembed.initial_vectors import (
 )
 from tacenda_embeddings.varembed.morphemes import Inventory
 
-pytest.importorskip("torch", reason="training needs torch")
-from tacenda_embeddings.varembed.training import StreamBatches, concatenate
+torch = pytest.importorskip("torch", reason="training needs torch")
+from tacenda_embeddings.varembed.training import (  # noqa: E402 - it imports torch
+    RowTable,
+    StreamBatches,
+    concatenate,
+)
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:
@@ -145,9 +149,6 @@ def test_streams_read_the_text_in_order_and_every_target_follows_its_input(n, ba
 
 
 def test_rows_of_a_table_step_as_the_kernel_does():
-    torch = pytest.importorskip("torch", reason="the tables of training are torch's")
-    from tacenda_embeddings.varembed.training import RowTable
-
     rng = np.random.default_rng(0)
     start = rng.standard_normal((9, 4)).astype(np.float32)
     table = RowTable(torch.from_numpy(start.copy()))

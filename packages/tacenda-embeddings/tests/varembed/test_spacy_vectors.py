@@ -3,6 +3,7 @@
 import json
 import pickle
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from support.pipelines import reload
+from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS, SumEmbed
 from tacenda_embeddings.spacy import vectors
@@ -452,9 +454,6 @@ def test_what_cannot_be_done_is_said_in_a_sentence(nlp, varembed):
 
 
 def test_a_model_that_is_fitted_again_leaves_the_vectors_of_a_pipeline_as_they_are(texts, corpus):
-    from tacenda import Corpus
-
-    pytest.importorskip("torch")
     model = SumEmbed(width=8, advanced={"n_morphemes": 200}).fit(corpus)
     nlp = spacy.blank("en")
     use_vectors(nlp, model)
@@ -486,8 +485,6 @@ def test_words_of_a_memory_zone_are_forgotten_at_its_end(nlp, varembed):
 
 
 def test_a_deep_copy_has_the_same_vectors_and_words_of_its_own(nlp, varembed):
-    from copy import deepcopy
-
     twin = deepcopy(nlp.vocab)
     assert_array_equal(twin[UNSEEN].vector, nlp.vocab[UNSEEN].vector)
     twin.set_vector("我", np.ones(varembed.width, "f"))

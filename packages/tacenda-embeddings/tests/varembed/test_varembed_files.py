@@ -21,7 +21,6 @@ from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
-
 TINY = tiny()
 
 

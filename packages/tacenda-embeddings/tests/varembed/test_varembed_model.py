@@ -1,5 +1,7 @@
 """VarEmbed and SumEmbed as a user meets them: words seen and unseen, uncertainty, fitting."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,9 +16,17 @@ from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.settings import WORD_OUTPUTS
 from tacenda_embeddings.varembed import model as model_module
 from tacenda_embeddings.varembed.initial_vectors import WordVectors, fit_morphemes
+from tacenda_embeddings.varembed.morphemes import Inventory
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
-
+from tacenda_embeddings.varembed import training  # noqa: E402 - it imports torch
+from tacenda_embeddings.varembed.training import (  # noqa: E402
+    StreamBatches,
+    Trainer,
+    bernoulli_kl,
+    concatenate,
+    exact_loss,
+)
 
 TINY = tiny()
 
@@ -28,8 +38,6 @@ def text(n=40):
 
 def count_training(monkeypatch):
     """Record every step of training."""
-    from tacenda_embeddings.varembed.training import Trainer
-
     steps, step = [], Trainer.step
 
     def counted(self, batch, rate):
@@ -156,8 +164,6 @@ def test_words_of_a_given_vocabulary_that_the_text_lacks_are_taken_for_unseen():
 
 
 def test_training_lowers_the_bound_on_held_out_text(monkeypatch):
-    from tacenda_embeddings.varembed import training
-
     monkeypatch.setattr(training, "LSTM_RATE", 0.02)
     rng = np.random.default_rng(0)
 
@@ -194,9 +200,6 @@ def test_divergence_of_the_figures_is_that_of_the_model(corpus, varembed):
 @pytest.fixture
 def trainer_of(corpus):
     """A maker of a trainer of all of the corpus, from random vectors, and the stream of its tokens."""
-    from tacenda_embeddings.varembed.morphemes import Inventory
-    from tacenda_embeddings.varembed.training import Trainer, concatenate
-
     ids = concatenate(corpus)
     counts = np.bincount(ids, minlength=len(corpus.vocabulary))
     inventory = Inventory.learn(corpus.vocabulary, "unigram", 100, True)
@@ -218,8 +221,6 @@ def test_the_divergence_weighs_once_per_word_over_an_epoch(trainer_of, kl):
 
     Once per word, or with ``kl="tokens"`` as often as a word occurs, for each of the columns.
     """
-    from tacenda_embeddings.varembed.training import StreamBatches, bernoulli_kl
-
     make, ids, counts, _ = trainer_of
     with_it, without = (make(streams=1, softmax="exact", kl=kl) for _ in range(2))
     without._kl_weights.zero_()
@@ -246,11 +247,6 @@ def test_held_out_text_pays_for_the_words_what_the_training_text_does_for_a_toke
 
 def test_a_step_descends_the_whole_bound(trainer_of, monkeypatch):
     """Against autograd through plain tables of all words, and AdaGrad and the clipping written out."""
-    from copy import deepcopy
-
-    from tacenda_embeddings.varembed import training
-    from tacenda_embeddings.varembed.training import bernoulli_kl, exact_loss
-
     monkeypatch.setattr(training, "CLIP", 1e9)
     make, ids, counts, inventory = trainer_of
     trainer = make(streams=3, softmax="exact")
@@ -314,8 +310,6 @@ def test_a_killed_fit_goes_on_to_the_same_model(corpus, tmp_path, monkeypatch):
     settings = {**TINY, "epochs": 2}
     whole = VarEmbed(**settings).fit(corpus)
     steps = count_training(monkeypatch)
-    from tacenda_embeddings.varembed.training import Trainer
-
     counted = Trainer.step
 
     def killed(self, batch, rate):
