@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tacenda.corpus import Corpus, storage
-from tacenda.corpus import corpus as module
 from tacenda.errors import CorpusError, TacendaWarning
 
 LINES = ["the cat sat on the mat", "a dog", "the end"]
@@ -297,7 +296,7 @@ def test_impossible_values_are_refused(
     array = np.load(path)
     array[position] = value
     np.save(path, array)
-    monkeypatch.setattr("tacenda.corpus.corpus.PASS_ITEMS", pass_items)
+    monkeypatch.setattr("tacenda.corpus.storage.PASS_ITEMS", pass_items)
     monkeypatch.setattr("tacenda.offsets._BLOCK", pass_items)
     with pytest.raises(CorpusError, match=message):
         Corpus.open(cached)
@@ -320,16 +319,16 @@ def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(
     one = write_file("one.txt", "one two three\n" * 100)
     two = write_file("two.txt", "four five\n" * 100)
     Corpus.from_text(one, cache=tmp_path / "c")
-    read = module.read_manifest
+    read = storage.read_manifest
 
     def read_and_lose(folder):
         """Read the manifest, after which another job commits its own."""
         found = read(folder)
-        monkeypatch.setattr(module, "read_manifest", read)
+        monkeypatch.setattr(storage, "read_manifest", read)
         Corpus.from_text(two, cache=tmp_path / "c")
         return found
 
-    monkeypatch.setattr(module, "read_manifest", read_and_lose)
+    monkeypatch.setattr(storage, "read_manifest", read_and_lose)
     with pytest.warns(TacendaWarning, match="building it again"):
         found = Corpus.from_text(one, cache=tmp_path / "c")
     assert set(found.vocabulary.words) >= {"one", "two", "three"}

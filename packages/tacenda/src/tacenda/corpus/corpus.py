@@ -15,22 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda import reading, store, tokenizers
-from tacenda.corpus import word_ids
+from tacenda.corpus import storage, word_ids
 from tacenda.corpus.doubts import collect_first_lines
 from tacenda.corpus.lines import Lines, field_of, open_text, text_blocks
 from tacenda.corpus.marks import START, Marks, check_marks, refusal
 from tacenda.corpus.split_words import SplitWordCounter
-from tacenda.corpus.storage import (
-    MANIFEST,
-    PASS_ITEMS,
-    GrowingArray,
-    Manifest,
-    forget_pages,
-    load_array,
-    new_data,
-    read_manifest,
-    writing,
-)
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, check_whole, warn
 from tacenda.forks import cached_property
@@ -93,8 +82,8 @@ class Corpus:
             raise no_vocabulary(vocabulary)
         what = "the sentence offsets"
         check_offsets(offsets, len(ids), what=what, strictly=True, error=CorpusError)
-        for start in range(0, len(ids), PASS_ITEMS):
-            block = ids[start : start + PASS_ITEMS]
+        for start in range(0, len(ids), storage.PASS_ITEMS):
+            block = ids[start : start + storage.PASS_ITEMS]
             if block.min() < 0 or block.max() >= len(vocabulary):
                 raise CorpusError(f"ids are beyond the {len(vocabulary)} types of the vocabulary")
         self.ids, self.offsets = ids.view(), offsets.view()
@@ -242,9 +231,9 @@ class Corpus:
     ) -> Self:
         """Build a corpus, or open the one in the cache if it has the same fingerprint."""
         folder = None if cache is None else reading.path_of(cache, CorpusError)
-        if folder is not None and (folder / MANIFEST).exists():
+        if folder is not None and (folder / storage.MANIFEST).exists():
             # raises for foreign, unreadable and later manifests, so that their folders are not overwritten
-            manifest = read_manifest(folder)
+            manifest = storage.read_manifest(folder)
             if fingerprint is not None and fingerprint == manifest.fingerprint:
                 try:
                     found = cls._open(folder, manifest)
@@ -253,7 +242,7 @@ class Corpus:
                     return found
                 except CorpusError as error:
                     warn(f"{error}: building it again now")
-        with nullcontext() if folder is None else new_data(folder) as data:
+        with nullcontext() if folder is None else storage.new_data(folder) as data:
             text = word_ids.assemble(coded, types, data, selection, origin, first_lines)
             if counter is not None:
                 text.vocabulary.split_words = counter.counts(text.vocabulary.normalization)
@@ -266,10 +255,10 @@ class Corpus:
     def open(cls, folder: Folder) -> Self:
         """Open a corpus stored with ``cache=folder``. Raises CorpusError if it is missing or damaged."""
         folder = reading.path_of(folder, CorpusError)
-        return cls._open(folder, read_manifest(folder))
+        return cls._open(folder, storage.read_manifest(folder))
 
     @classmethod
-    def _open(cls, folder: Path, manifest: Manifest) -> Self:
+    def _open(cls, folder: Path, manifest: storage.Manifest) -> Self:
         """Open the corpus that a manifest describes, which may have been replaced in the folder since."""
         sizes: dict[str, tuple[type[np.generic], int]] = {
             "ids": (np.int32, manifest.n_tokens),
@@ -279,7 +268,9 @@ class Corpus:
             "vocabulary.counts": (np.int64, manifest.n_types),
         }
         data = folder / manifest.data
-        arrays = {name: load_array(data / f"{name}.npy", *kind) for name, kind in sizes.items()}
+        arrays = {
+            name: storage.load_array(data / f"{name}.npy", *kind) for name, kind in sizes.items()
+        }
         try:
             vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays, at_once=True)
             if (data / _SPLIT_WORDS).exists():
@@ -299,7 +290,7 @@ class Corpus:
     def _commit(self, data: Path, fingerprint: str | None) -> None:
         """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""
         arrays = self.vocabulary.arrays()
-        manifest = Manifest(
+        manifest = storage.Manifest(
             data=data.name,
             n_tokens=self.n_tokens,
             n_sentences=self.n_sentences,
@@ -309,7 +300,7 @@ class Corpus:
             origin=self.origin,
             fingerprint=fingerprint,
         )
-        with writing(data):
+        with storage.writing(data):
             for name, array in arrays.items():
                 np.save(data / f"{name}.npy", array, allow_pickle=False)
             if self.vocabulary.split_words is not None:
@@ -317,7 +308,7 @@ class Corpus:
                 (data / _SPLIT_WORDS).write_text(words, encoding="utf-8")
             store.sync(data)
             text = json.dumps(vars(manifest), indent=1)
-            store.write_file(data.parent / MANIFEST, text.encode("utf-8"))
+            store.write_file(data.parent / storage.MANIFEST, text.encode("utf-8"))
 
     def refuse_marks(self) -> None:
         """Raise CorpusError, which names the sentence, if ``<s>`` or ``</s>`` is a token of the text."""
@@ -363,7 +354,7 @@ class Corpus:
         for first, last in runs(self.offsets, n_tokens):
             bounds = np.asarray(self.offsets[first : last + 1])
             yield np.asarray(self.ids[bounds[0] : bounds[-1]]), bounds - bounds[0]
-            forget_pages(self.ids)
+            storage.forget_pages(self.ids)
 
     def stream(
         self, n_tokens: int = 1 << 20, *, backwards: bool = False
@@ -390,7 +381,7 @@ class Corpus:
             is_token[offsets[i:j] + np.arange(i, j) - begin] = False
             piece[~is_token] = self.vocabulary.boundary_id
             piece[is_token] = self.ids[begin - i : end - j]
-            forget_pages(self.ids)
+            storage.forget_pages(self.ids)
             yield piece[::-1] if backwards else piece
 
     def head(self, n_sentences: int) -> Self:
@@ -422,7 +413,7 @@ class Corpus:
 
     def _subset(self, keep: NDArray[np.bool_]) -> Self:
         """Copy the sentences where ``keep`` (sentences,) is true, in order."""
-        ids, offsets = GrowingArray(np.int32), GrowingArray(np.int64)
+        ids, offsets = storage.GrowingArray(np.int32), storage.GrowingArray(np.int64)
         offsets.append(np.zeros(1, dtype=np.int64))
         first = 0
         for block, bounds in self.blocks():
