@@ -34,6 +34,16 @@ def test_biases_get_a_new_level_however_they_go_on(options, n_new):
     assert algo.predict_proba(["u0"], ["i0"]).shape == (1, 6)
 
 
+@pytest.mark.parametrize("n_new", [1, 60])
+def test_levels_are_counted_in_all_ratings(make, n_new):
+    algo = make().fit(trainset_of([(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(1200)]))
+    more = [(f"u{n}", f"i{n % 7}", 5.0) for n in range(n_new)]  # rated before
+    algo.partial_fit(trainset_of([*more, ("newcomer", "i1", 2.0)]))
+    values = algo._fit_data().ratings.values
+    expected = [np.count_nonzero(values == level) for level in algo.levels]
+    assert algo.catalogue.counts.tolist() == expected
+
+
 def test_many_ratings_off_the_levels_are_refused():
     algo = RBM(**MACHINE).fit(trainset_of([(f"u{n}", f"i{n % 7}", 1.0 + n % 5) for n in range(60)]))
     off_levels = trainset_of([(f"u{n}", f"i{n % 7 + 1}", 1.01 + n / 16) for n in range(60)])

@@ -146,22 +146,24 @@ class BayesianPMF(RatingAlgorithm):
         burn_in, n = choose_sweeps(settings, ratings, n_factors)
         device = find_device(settings, n_factors, ratings, known)
         start = random_start(seed, n_factors + 1, ratings, linked=known is not None)
-        weight, number, left_out = 1.0, 0, None
+        weight, number = 1.0, 0
+        wider: LeftOut | float = 1.0
         with devices.out_of_memory(settings, _MEMORY_ADVICE):
             if burn_in >= _MIN_BURN_IN and len(ratings) >= _MIN_RATINGS:
                 part, held_out = split(standard, _HELD_OUT_SHARE, seed=seed)
                 known_of_part = self._join_identities(part, identities)
                 lasting = burn_in // 2, burn_in - burn_in // 2
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
-                self._run_chain(run.stage("validation"), first)
+                self._sweep(run.stage("validation"), first, first.n_sweeps, part, known_of_part)
                 weight = first.samples.choose_weight(part, held_out)
-                left_out = LeftOut.of(first.samples.shrink(weight, part), held_out, scale)
+                wider = LeftOut.of(first.samples.shrink(weight, part), held_out, scale)
                 start, number = first.position, 1
                 burn_in, run = burn_in // 4, run.stage(first=False)
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
             )
-            self._sample(run, chain, ratings, scale, weight, left_out=left_out)
+            self._sweep(run, chain, chain.n_sweeps, standard, known)
+        self._finish(chain, scale, weight, wider)
         self._catalogue = catalogue
 
     def _resume_fit(
@@ -187,8 +189,8 @@ class BayesianPMF(RatingAlgorithm):
             chain = Gibbs(
                 standard, known, start, lasting, seed=self._seed, chain=number, device=device
             )
-            weight, wider = float(before.weight), float(before.wider)
-            self._sample(run, chain, ratings, scale, weight, wider)
+            self._sweep(run, chain, chain.n_sweeps, standard, known)
+        self._finish(chain, scale, float(before.weight), float(before.wider))
         self._catalogue = catalogue
 
     def _update_rows(
@@ -199,7 +201,7 @@ class BayesianPMF(RatingAlgorithm):
         Their rows of the average are those whose scores are nearest to the expected scores of the samples.
         """
         old, scale = self._learned(self.learned), self._noise.scale
-        catalogue = self.catalogue.grow(ratings, touched.values)
+        catalogue = self.catalogue.grow(ratings, (touched.values, touched.before))
         rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
         samples = old.samples.grow(ratings.n_users, ratings.n_items)
         x, q, before, mean = samples.x, samples.q, old.average, scale.mean
@@ -220,36 +222,27 @@ class BayesianPMF(RatingAlgorithm):
         self.learned = replace(old, samples=samples, average=Average(p, z, b, c), noises=noises)
         self._catalogue = catalogue
 
-    def _run_chain(self, run: FitRun, chain: Gibbs) -> None:
-        self._sweep(run, chain, chain.n_sweeps, chain.ratings, chain.identities)
-
-    def _sample(
-        self,
-        run: FitRun,
-        chain: Gibbs,
-        ratings: Ratings,
-        scale: RatingScale,
-        weight: float,
-        wider: float = 1.0,
-        left_out: LeftOut | None = None,
+    def _finish(
+        self, chain: Gibbs, scale: RatingScale, weight: float, wider: LeftOut | float
     ) -> None:
-        """Run a chain, and set what it learned, see `Chain`; ratings that were left out decide how much ``wider``."""
-        self._run_chain(run, chain)
+        """Set what a chain has learned, see `Chain`; ``wider`` may be the ratings left out that decide it."""
         taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
         x, q = average_tables(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (mean.x, mean.q))
         size, root = np.float32(scale.std), np.float32(scale.std**0.5)
         average = Average(x * root, q * root, b * size, c * size)
-        curve, factor = self._fit_noise(taken, average, ratings, scale)
-        if left_out is not None:
-            wider = left_out.find_noise_factor(curve, factor)
+        curve, factor = self._fit_noise(taken, average, chain.ratings, scale)
+        if isinstance(wider, LeftOut):
+            wider = wider.find_noise_factor(curve, factor)
         noises = (taken.noises * factor * wider).astype(np.float32)
-        has_ratings = np.minimum(np.diff(ratings.user_offsets), 1)
+        has_ratings = np.minimum(np.diff(chain.ratings.user_offsets), 1)
         mean_user = mean_row(average.user_factors, has_ratings)
         usual = mean_user @ average.item_factors.T + average.item_biases
         usual += mean_row(average.user_biases, has_ratings)
         samples = taken.thin(_KEPT_SAMPLES).center(usual / size, has_ratings)
-        numbers = curve, scale.std, weight, wider, max(chain.number, 1)
+        # A fit takes up the numbers 0 and 1, even if it draws one chain.
+        last = max(chain.number, 1)
+        numbers = curve, scale.std, weight, wider, last
         self.learned = Chain(
             samples, average, noises, *(np.array(each, np.float64) for each in numbers)
         )
@@ -258,10 +251,10 @@ class BayesianPMF(RatingAlgorithm):
     def _fit_noise(
         self, taken: Samples, average: Average, ratings: Ratings, scale: RatingScale
     ) -> tuple[Curve, float]:
-        """Estimate how the noise depends on the prediction, and a factor on all of it."""
+        """Estimate how the noise of standardized ratings depends on the prediction, and a factor on all of it."""
         chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_MAX_RESIDUALS]
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
-        values = (ratings.values[chosen].astype(np.float64) - scale.mean) / scale.std
+        values = ratings.values[chosen].astype(np.float64)
         predictions = rating_scores(users, items, *average.tables[:4], scale.mean)
         predictions = predictions.clip(*scale.ends)
         deviations, z = np.sqrt(taken.noises[users]), []
@@ -298,7 +291,7 @@ class BayesianPMF(RatingAlgorithm):
     @cached_property
     def _average_samples(self) -> tuple[Floats, Floats]:
         """Rows (samples, 1, width) that stand for an unknown user and an unknown item."""
-        return self._learned(self.learned).samples.mean_rows(self._rated)
+        return self._learned(self.learned).samples.mean_rows(self._have_ratings)
 
     @property
     def _noise(self) -> RatingNoise:

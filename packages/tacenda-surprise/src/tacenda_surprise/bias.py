@@ -102,7 +102,7 @@ class BiasOnly(RatingAlgorithm):
     ) -> None:
         """Alternate again from the old biases; the mean and the parameters of the variances stay."""
         old = self._learned(self.learned)
-        self._catalogue = catalogue = self.catalogue.grow(ratings).recount(ratings)
+        self._catalogue = catalogue = self.catalogue.grow(ratings)
         alternation = Alternation(ratings, catalogue.mean, self._learn)
         alternation.b[: len(old.user_biases)] = old.user_biases
         alternation.c[: len(old.item_biases)] = old.item_biases
@@ -121,7 +121,7 @@ class BiasOnly(RatingAlgorithm):
         if old.variances is None:
             self._resume_fit(run, ratings, known, None)
             return
-        self._catalogue = self.catalogue.grow(ratings, touched.values)
+        self._catalogue = self.catalogue.grow(ratings, (touched.values, touched.before))
         mean, (learn_users, learn_items) = self.catalogue.mean, self._learn
         user_penalty, item_penalty = old.penalties.tolist()
         b = lengthen(old.user_biases, ratings.n_users)

@@ -43,12 +43,11 @@ class Catalogue:
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
         levels, scale = possible_levels(ratings.levels, ratings.scale), ratings.scale
-        given = np.bincount(find_nearest(levels, ratings.values), minlength=len(levels))
-        counts = given[: len(levels)].astype(np.float32)
+        counts = _count(levels, ratings.values)
         return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
-        """Return what `grow` and `recount` do, for a model that cannot have new levels.
+        """Return what `grow` does, for a model that cannot have new levels.
 
         Raises DataError for a rating that is none of the levels; a continuous scale has any.
         """
@@ -58,29 +57,28 @@ class Catalogue:
                 f"some ratings are none of the levels of the fit, {self.levels[0]:g} to "
                 f"{self.levels[-1]:g} in {len(self.levels)} levels; fit again"
             )
-        return grown.recount(ratings)
+        return grown
 
-    def recount(self, ratings: Ratings) -> Catalogue:
-        """Return the same catalogue with the counts of ``ratings``."""
-        counts = np.bincount(find_nearest(self.levels, ratings.values), minlength=len(self.levels))
-        return replace(self, counts=counts[: len(self.levels)].astype(np.float32))
-
-    def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
+    def grow(self, ratings: Ratings, few: tuple[Floats, Floats] | None = None) -> Catalogue:
         """Return the catalogue of ``ratings``, whose users and items begin with those of this one, with new levels.
 
-        Scale, mean and counts stay. ``seen`` are the ratings that may be new levels; None: all. With more than
-        `MOST_LEVELS` levels the scale becomes continuous, and it stays so.
+        Scale and mean stay. With more than `MOST_LEVELS` levels the scale becomes continuous, and it stays so. If only
+        a ``few`` ratings are new, these (n,) and what their pairs were rated before (n,), NaN if they were not, save
+        looking at all others.
         """
-        old, new = self.levels, ratings.levels if seen is None else seen
+        old, new = self.levels, ratings.levels if few is None else few[0]
         if len(old):
             nearest = old[find_nearest(old, new)]
             # A level that nobody had given may be some roundings away from the rating that it stands for.
             new = new[np.abs(new - nearest) > 4 * np.spacing(np.abs(old).max())]
         grows = len(old) and len(new)
         levels = possible_levels(np.union1d(old, new), self.scale) if grows else old
-        counts = np.zeros(len(levels), np.float32)
-        if len(levels):
-            counts[find_nearest(levels, old)] = self.counts
+        if few is None:
+            counts = _count(levels, ratings.values)
+        else:
+            counts = _count(levels, few[0]) - _count(levels, few[1][~np.isnan(few[1])])
+            if len(levels):
+                counts[find_nearest(levels, old)] += self.counts
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
     def require_levels(self, who: str) -> Floats:
@@ -158,6 +156,12 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
 def find_nearest(levels: Floats, values: Floats) -> Numbers:
     """Find the number of the level nearest to each value (values,)."""
     return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+
+
+def _count(levels: Floats, values: Floats) -> Floats:
+    """Count the values nearest to each level (levels,)."""
+    counts = np.bincount(find_nearest(levels, values), minlength=len(levels))
+    return counts[: len(levels)].astype(np.float32)
 
 
 def check_utf8(index: IdIndex) -> list[str]:

@@ -95,7 +95,7 @@ class ImplicitMF(RatingAlgorithm):
         self, run: FitRun, ratings: Ratings, known: Identities | None, touched: Touched
     ) -> None:
         """Solve for the users and then the items of the new choices alone; all others stay."""
-        self._catalogue = replace(self.catalogue, users=ratings.users, items=ratings.items)
+        self._catalogue = self.catalogue.grow(ratings, (touched.values, touched.before))
         self.learned = self._learned(self.learned).solve_touched(
             Identities.of(ratings), ratings.n_items, touched
         )

@@ -42,7 +42,7 @@ from tacenda_surprise.pmf_options import (
 )
 from tacenda_surprise.raw_ids import find_type_mismatch, find_unknown
 from tacenda_surprise.rows import Touched, lengthen, mean_row
-from tacenda_surprise.users import Explanation, FoldedFactors, Reason
+from tacenda_surprise.users import FoldedFactors
 from tacenda_surprise.variance import (
     PredictiveVariance,
     Sizes,
@@ -108,6 +108,23 @@ class Trained(NamedTuple):
         """Return the tables as training takes them."""
         tables, s = self.tables, self.prior
         return tables._replace(user_factors=tables.user_factors - s) if len(s) else tables
+
+
+class Reason(NamedTuple):
+    """A rated item, and by how much its rating raises or lowers an estimate."""
+
+    item: Any  # raw id
+    rating: float | None  # None if only the identity is known
+    effect: float
+
+
+class Explanation(NamedTuple):
+    """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
+
+    estimate: float
+    base: float  # the estimate without the ratings and identities of the user
+    reasons: list[Reason]  # the largest effects first
+    others: float  # all other effects together
 
 
 class PMF(RatingAlgorithm):
@@ -269,7 +286,7 @@ class PMF(RatingAlgorithm):
                 tables.user_factors[user] += now - prior[user]
                 prior[user] = now
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
-        self._catalogue = self.catalogue.grow(ratings, touched.values)
+        self._catalogue = self.catalogue.grow(ratings, (touched.values, touched.before))
         spread = update_spread(old.variances, old.spread, ratings, tables, mean, touched)
         self.learned = replace(grown, spread=spread)
 
@@ -284,7 +301,7 @@ class PMF(RatingAlgorithm):
         """See `RatingAlgorithm.average`; with conditioning, ``side_factors`` (1, factors) is the mean of s."""
         average, prior = super().average, self._learned(self.learned).user_prior
         if len(prior):
-            average = average._replace(side_factors=mean_row(prior, self._rated[0])[None])
+            average = average._replace(side_factors=mean_row(prior, self._have_ratings[0])[None])
         return average
 
     def _fold(self, items: Numbers, values: Floats, known: Numbers) -> FoldedFactors:
