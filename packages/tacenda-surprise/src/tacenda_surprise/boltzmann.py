@@ -222,7 +222,7 @@ class _Trainer(Trainer):
             usual=cases.usual,
         )
         inputs = start.hidden_inputs(
-            cases.ratings, cases.levels, self._scale, cases.identities, self._device
+            Identities.of(cases.ratings), cases.levels, self._scale, cases.identities, self._device
         )
         return replace(start, inputs=inputs)
 
@@ -392,6 +392,7 @@ def _extend(machine: FittedRBM, scale: Scale, cases: CaseData) -> FittedRBM:
     ratings, n_old = cases.ratings, len(machine.weights)
     wider = machine.grow(ratings.n_items, ratings.n_users)
     wider = replace(wider, slopes=cases.slopes, base=cases.base, usual=cases.usual)
-    wider.inputs[:] = wider.hidden_inputs(ratings, cases.levels, scale, cases.identities)
+    rated = Identities.of(ratings)
+    wider.inputs[:] = wider.hidden_inputs(rated, cases.levels, scale, cases.identities)
     solve_units(wider, scale, ratings.by_item, range(n_old, ratings.n_items), cases.penalty)
     return wider

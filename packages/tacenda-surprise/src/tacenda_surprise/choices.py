@@ -27,8 +27,8 @@ from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
-from tacenda_surprise.identities import Identities
-from tacenda_surprise.rows import Touched, lengthen, places_of_users, users_at
+from tacenda_surprise.identities import Identities, places_of_users, users_at
+from tacenda_surprise.rows import Touched, lengthen
 
 WIDTH, SWEEPS = 64, 10  # factors and sweeps of a fit
 CONFIDENCE = 1.0  # a

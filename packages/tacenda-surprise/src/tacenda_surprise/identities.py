@@ -64,6 +64,11 @@ class Identities(Arrays):
         items: npt.NDArray[np.int32] = self.item_ids[self.offsets[user] : self.offsets[user + 1]]
         return items
 
+    def take(self, users: Numbers) -> Identities:
+        """Return the sets of some users."""
+        offsets = np.append(0, np.cumsum(self.sizes[users]))
+        return Identities(offsets, self.item_ids[places_of_users(self.offsets, users)])
+
     def by_item(self, n_items: int) -> Identities:
         """Return the sets of the users who have rated each item."""
         return Identities.from_pairs(self.item_ids, self.user_ids, n_items, self.n_users)
@@ -80,3 +85,15 @@ class Identities(Arrays):
         ones = to_device(np.ones(len(self.item_ids), np.float32), device)
         scale = to_device((1.0 / np.maximum(np.diff(self.offsets), 1)).astype(np.float32), device)
         return sparse_product(self.offsets, self.item_ids, ones, table, row_scale=scale)
+
+
+def places_of_users(offsets: Numbers, users: Numbers) -> Numbers:
+    """Find the places (n,) of the ratings of some users; user u has ``offsets[u]:offsets[u + 1]``."""
+    starts, sizes = offsets[users], offsets[users + 1] - offsets[users]
+    n_before = np.cumsum(sizes) - sizes  # ratings of the users before each
+    return np.repeat(starts - n_before, sizes) + np.arange(sizes.sum())
+
+
+def users_at(offsets: Numbers, places: Numbers) -> Numbers:
+    """Find the users (n,) of the ratings in some places: the inverse of `places_of_users`."""
+    return np.searchsorted(offsets, places, side="right") - 1

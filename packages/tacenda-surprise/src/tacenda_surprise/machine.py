@@ -220,14 +220,17 @@ class FittedRBM(Learned):
 
     def hidden_inputs(
         self,
-        ratings: Ratings,
+        rated: Identities,
         levels: npt.NDArray[np.int32],
         scale: Scale,
         identities: Identities | None,
         device: str = "cpu",
     ) -> Floats:
-        """Compute d + U f + W r, the argument of the logistic function in eq 5.14, for every case (cases, hidden)."""
-        offsets, ids = ratings.user_offsets, ratings.item_ids
+        """Compute d + U f + W r, the argument of the logistic function in eq 5.14, for some cases (cases, hidden).
+
+        They have ratings of the visible units ``rated``, with these ``levels`` (ratings,).
+        """
+        offsets, ids = rated.offsets, rated.item_ids
         if self.weights.ndim == 2:
             table, data = self.weights, scale.scores[levels]
         else:

@@ -21,7 +21,7 @@ from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.boltzmann import Task, sides, train
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
-from tacenda_surprise.identities import Identities
+from tacenda_surprise.identities import Identities, places_of_users
 from tacenda_surprise.levels import Scale, raise_means
 from tacenda_surprise.machine import (
     ConditionalRBMSettings,
@@ -32,7 +32,7 @@ from tacenda_surprise.machine import (
     solve_units,
     solve_visible,
 )
-from tacenda_surprise.rows import Touched, places_of_users
+from tacenda_surprise.rows import Touched
 
 # Ratings at the expected value that a new case begins with, in models that do not say.
 _FORMER_DAMPING = 5.0
@@ -126,13 +126,13 @@ class RBM(RatingAlgorithm):
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
         if known is not None and settings.items_are_cases:
             known = known.by_item(ratings.n_items)
-        machine = old.grow(by_visible.n_users, by_case.n_users)
+        machine, rated = old.grow(by_visible.n_users, by_case.n_users), Identities.of(by_case)
 
         def infer(chosen: Numbers) -> None:
             """Compute the inputs of the hidden units of some cases from their ratings."""
-            part = by_case.select(places_of_users(by_case.user_offsets, chosen))
-            levels = scale.level_of(part.values)
-            machine.inputs[chosen] = machine.hidden_inputs(part, levels, scale, known)[chosen]
+            levels = scale.level_of(by_case.values[places_of_users(rated.offsets, chosen)])
+            told = None if known is None else known.take(chosen)
+            machine.inputs[chosen] = machine.hidden_inputs(rated.take(chosen), levels, scale, told)
 
         if settings.offset:
             for case in cases.tolist():
@@ -161,7 +161,7 @@ class RBM(RatingAlgorithm):
     def _machine(self) -> tuple[FittedRBM, Scale]:
         """The RBM with rows for unknown users and items, and the scores of its levels."""
         learned = self._learned(self.learned)
-        completed = learned.complete(*sides(self.settings, *self._rated))
+        completed = learned.complete(*sides(self.settings, *self._have_ratings))
         return completed, Scale.about(learned.rating_values, self.catalogue)
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Floats, Numbers
+from tacenda_surprise.identities import users_at
 
 
 def mean_row(table: npt.NDArray[Any], weights: npt.NDArray[Any]) -> Floats:
@@ -44,7 +45,7 @@ class TableScores(NamedTuple):
         x, q, b, c, _ = self.tables
         found = rating_scores(users, items, x, q, b, c, self.mean)
         # faster than any() for a few
-        if len(users) and (users[users.argmin()] < 0 or items[items.argmin()] < 0):
+        if len(users) and (users.item(users.argmin()) < 0 or items.item(items.argmin()) < 0):
             strange = np.flatnonzero((users < 0) | (items < 0))
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
             x, q, b, c = (take_rows(table, side[strange], one[0]) for table, side, one in sides)
@@ -104,15 +105,3 @@ class Touched(NamedTuple):
         for item in np.unique(self.items).tolist():
             places = np.flatnonzero(ratings.item_ids == item)
             yield item, users_at(ratings.user_offsets, places), ratings.values[places]
-
-
-def places_of_users(offsets: Numbers, users: Numbers) -> Numbers:
-    """Find the places (n,) of the ratings of some users; user u has ``offsets[u]:offsets[u + 1]``."""
-    starts, sizes = offsets[users], offsets[users + 1] - offsets[users]
-    n_before = np.cumsum(sizes) - sizes  # ratings of the users before each
-    return np.repeat(starts - n_before, sizes) + np.arange(sizes.sum())
-
-
-def users_at(offsets: Numbers, places: Numbers) -> Numbers:
-    """Find the users (n,) of the ratings in some places: the inverse of `places_of_users`."""
-    return np.searchsorted(offsets, places, side="right") - 1

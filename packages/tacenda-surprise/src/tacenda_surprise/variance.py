@@ -35,7 +35,8 @@ from tacenda.arrays import (
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
-from tacenda_surprise.rows import Touched, places_of_users, users_at
+from tacenda_surprise.identities import places_of_users, users_at
+from tacenda_surprise.rows import Touched
 
 Reals = npt.NDArray[np.floating[Any]]
 
