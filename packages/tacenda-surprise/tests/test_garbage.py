@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from tacenda_surprise.host import no_collection
+from tacenda_surprise.algorithm import no_collection
 
 
 class Cycle:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from surprise import AlgoBase
 
 from support.recommenders import SMALL, trainset_of
 from tacenda.errors import ConfigurationError, DataError, TacendaWarning
@@ -44,6 +45,14 @@ def test_a_new_user_may_have_the_text_of_the_id_of_a_user_without_ratings(blende
     assert algo.predict("7", "i3").est == new.predict("i3")
     with pytest.raises(ConfigurationError, match="user 7 is in the trainset already"):
         algo.fold_in({"i1": 1}, uid=7)
+
+
+@pytest.mark.parametrize("uid", ["quiet", "new", "nobody"])
+def test_estimate_knows_users_that_surprise_marks_because_its_trainset_lacks_them(uid):
+    algo = ConditionalPMF(rated=[("quiet", "i1")], **SMALL).fit(trainset_of(ratings()))
+    algo.fold_in({"i1": 1, "i2": 1}, uid="new")
+    found = [predict(algo, uid, "i3").est for predict in (AlgoBase.predict, PMF.predict)]
+    assert found[0] == found[1]
 
 
 def test_a_new_user_is_not_found_by_an_id_of_another_type_and_a_warning_says_so():

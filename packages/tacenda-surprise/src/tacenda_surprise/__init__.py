@@ -5,11 +5,10 @@ from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.frames import SideInfo
-from tacenda_surprise.host import cross_validate_conditional
 from tacenda_surprise.implicit import ImplicitMF
-from tacenda_surprise.options import Recommender
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
+from tacenda_surprise.selection import Recommender, cross_validate_conditional
 
 __version__ = "0.1.0"
 

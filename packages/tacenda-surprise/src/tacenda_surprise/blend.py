@@ -31,11 +31,11 @@ from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.frames import SideInfo
-from tacenda_surprise.host import Asked, make_rng
 from tacenda_surprise.identities import Identities
+from tacenda_surprise.options import make_rng
 from tacenda_surprise.raw_ids import numbers
 from tacenda_surprise.trainsets import FitData
-from tacenda_surprise.users import FoldedUser
+from tacenda_surprise.users import Asked, FoldedUser
 from tacenda_surprise.variance import coverage_factor
 
 _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32

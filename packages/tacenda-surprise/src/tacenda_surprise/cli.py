@@ -24,7 +24,7 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, check_utf8
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
-from tacenda_surprise.options import option_names
+from tacenda_surprise.selection import option_names
 from tacenda_surprise.top_n import By, Lists, best_items, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]

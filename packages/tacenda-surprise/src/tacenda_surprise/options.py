@@ -1,16 +1,16 @@
-"""Options that rating algorithms share, and algorithms by name and options."""
+"""Options that rating algorithms share, and what ``random_state`` and ``verbose`` stand for."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from surprise import AlgoBase
+from surprise.utils import get_rng
 
-from tacenda import devices, plugins
+from tacenda import devices
+from tacenda.fitting import Callback, FitLoop
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise.frames import SideInfo
 
@@ -86,31 +86,20 @@ class ReadOption:
         )
 
 
-def option_names(name: str, distribution: str | None = None) -> set[str]:
-    """Return the names of the options of a registered algorithm. Raises PluginError as `Recommender` does."""
-    algorithm = plugins.get("recommenders", name, distribution=distribution)
-    return set(inspect.signature(algorithm).parameters)
+def make_rng(seed: int | list[int] | np.random.RandomState | None) -> np.random.RandomState:
+    """Return the state of NumPy that Surprise makes of a ``random_state``; seeds may be of any size here."""
+    if seed is None or isinstance(seed, np.random.RandomState):
+        return get_rng(seed)  # type: ignore[no-any-return]
+    try:
+        return np.random.RandomState(seed)
+    except ValueError:  # more than 32 bits
+        return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
 
 
-def Recommender(  # noqa: N802 - the algorithm that it makes is named by its first argument
-    name: str = "conditional_pmf",
-    *,
-    distribution: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> AlgoBase:
-    """Make the algorithm that is registered under a name; ``tacenda plugins recommenders`` lists them.
+class EpochPrinter(Callback):
+    """Prints a line for every epoch, with ``verbose=True``."""
 
-    ``settings`` and further arguments are options of the algorithm. ``random_state`` and ``verbose`` are ignored by
-    algorithms that do not have these options. Raises PluginError for an algorithm that does not exist or cannot be
-    loaded.
-
-    Examples
-    --------
-    >>> cross_validate(Recommender(name="pmf", n_factors=20), data)
-    >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
-    """
-    given = {**options, **(settings or {})}
-    for ignored in {"random_state", "verbose"} - option_names(name, distribution):
-        given.pop(ignored, None)
-    return plugins.make("recommenders", name, given, distribution=distribution)
+    def on_epoch_end(self, run: FitLoop) -> None:
+        epoch, loss = run.history.epochs - 1, run.history.epoch_losses[-1]
+        held_out = [f", held out {one.value:.4f}" for one in run.history.evaluations[-1:]]
+        print(f"Processing epoch {epoch}: training loss {loss:.4f}", *held_out, sep="")

@@ -16,6 +16,8 @@ from tacenda.ratings.ids import is_missing
 
 Numbers = npt.NDArray[np.int64]
 
+_UNKNOWN = repeat(-1)  # without end, and so never used up
+
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     """Return the ids as a list. Raises ConfigurationError for a single id; a string would be split into letters."""
@@ -30,7 +32,7 @@ def numbers(ids: Iterable[Any], index: Mapping[Any, int], what: str = "user or i
     """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
     wanted = list(ids)
     try:
-        return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))
+        return np.fromiter(map(index.get, wanted, _UNKNOWN), np.int64, len(wanted))
     except TypeError:  # one cannot be hashed
         distinct(wanted, what)
         raise

@@ -1,4 +1,4 @@
-"""New users, whom an algorithm was not fitted to: in the numbers of the model, and in raw ids."""
+"""New users, whom an algorithm was not fitted to, in numbers and in raw ids; and pairs that may be of such users."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError, check_whole, warn
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
 from tacenda_surprise.rows import TableScores
-from tacenda_surprise.top_n import Lists, name_items
+from tacenda_surprise.top_n import Lists, check_answer, name_items
 from tacenda_surprise.variance import PredictiveVariance
 
 
@@ -143,23 +143,6 @@ def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) 
             f"ratings is {reprlib.repr(ratings)}; give the items with their ratings, as {{item: rating}} or "
             "[(item, rating)], and items without ratings as rated=[item]"
         ) from error
-
-
-class Reason(NamedTuple):
-    """A rated item, and by how much its rating raises or lowers an estimate."""
-
-    item: Any  # raw id
-    rating: float | None  # None if only the identity is known
-    effect: float
-
-
-class Explanation(NamedTuple):
-    """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
-
-    estimate: float
-    base: float  # the estimate without the ratings and identities of the user
-    reasons: list[Reason]  # the largest effects first
-    others: float  # all other effects together
 
 
 class Given(NamedTuple):
@@ -294,3 +277,32 @@ class NewUsers(dict[Hashable, NewUser]):
             if uids[place] in self:
                 places.setdefault(uids[place], []).append(place)
         return [(self[uid], np.array(found)) for uid, found in places.items()]
+
+
+class Asked(NamedTuple):
+    """Pairs of users and items that a model is asked about."""
+
+    users: Numbers  # (pairs,); -1 for a user whom the model was not fitted to
+    items: Numbers  # (pairs,); -1 for an unknown item
+    # users folded in, each with the places of their pairs
+    new: Sequence[tuple[NewUser, Numbers]] = ()
+
+    def answers(self, model: object, method: str, *columns: int) -> Doubles:
+        """Ask a ``method`` of the model, or of the new users: (pairs, *columns).
+
+        Raises PluginError if the model answers with anything but floats of this shape.
+        """
+        answers = getattr(model, method)(self.users, self.items)
+        found = check_answer(model, method, answers, len(self.users), *columns).astype(np.float64)
+        for user, places in self.new:
+            found[places] = user.ask(method, self.items[places])
+        return found
+
+    def explain_unknown(self) -> dict[int, str]:
+        """Say what is unknown in each pair, by its place, that has an unknown user or item."""
+        users = self.users.copy()
+        for _, places in self.new:
+            users[places] = 0
+        unknown = (users < 0) + 2 * (self.items < 0)
+        reasons = "", "User is unknown.", "Item is unknown.", "User and item are unknown."
+        return {place: reasons[unknown[place]] for place in np.flatnonzero(unknown).tolist()}
