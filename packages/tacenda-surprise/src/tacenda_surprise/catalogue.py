@@ -43,7 +43,8 @@ class Catalogue:
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
         levels, scale = possible_levels(ratings.levels, ratings.scale), ratings.scale
-        counts = _count(levels, ratings.values)
+        given = np.bincount(find_nearest(levels, ratings.values), minlength=len(levels))
+        counts = given[: len(levels)].astype(np.float32)
         return cls(ratings.users, ratings.items, scale, ratings.mean, levels, counts)
 
     def extend(self, ratings: Ratings) -> Catalogue:
@@ -73,12 +74,14 @@ class Catalogue:
             new = new[np.abs(new - nearest) > 4 * np.spacing(np.abs(old).max())]
         grows = len(old) and len(new)
         levels = possible_levels(np.union1d(old, new), self.scale) if grows else old
-        if few is None:
-            counts = _count(levels, ratings.values)
-        else:
-            counts = _count(levels, few[0]) - _count(levels, few[1][~np.isnan(few[1])])
-            if len(levels):
-                counts[find_nearest(levels, old)] += self.counts
+        values = ratings.values
+        weights: Doubles | None = None
+        if few is not None:
+            before = few[1][~np.isnan(few[1])]
+            values = np.concatenate([old, few[0], before])
+            weights = np.concatenate([self.counts, np.ones(len(few[0])), -np.ones(len(before))])
+        given = np.bincount(find_nearest(levels, values), weights, len(levels))
+        counts = given[: len(levels)].astype(np.float32)
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
     def require_levels(self, who: str) -> Floats:
@@ -156,12 +159,6 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
 def find_nearest(levels: Floats, values: Floats) -> Numbers:
     """Find the number of the level nearest to each value (values,)."""
     return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
-
-
-def _count(levels: Floats, values: Floats) -> Floats:
-    """Count the values nearest to each level (levels,)."""
-    counts = np.bincount(find_nearest(levels, values), minlength=len(levels))
-    return counts[: len(levels)].astype(np.float32)
 
 
 def check_utf8(index: IdIndex) -> list[str]:
