@@ -66,7 +66,7 @@ from tacenda_surprise.variance import PredictiveVariance
 
 _PRIOR_ITEMS = 5.0  # identities of a new user that the average user counts as
 _UNKNOWN = "UKN__"  # prefix with which AlgoBase marks a raw id that is not in the trainset
-# Without end, and so never used up.
+# Made once: one pair is predicted in microseconds. Both are without end, and so never used up.
 _POSSIBLE, _PREDICTION = repeat({"was_impossible": False}), repeat(Prediction)
 
 
@@ -145,7 +145,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     @property
     def catalogue(self) -> Catalogue:
         """Users, items and scale of the training ratings. Raises NotFittedError."""
-        return self._learned((self._instead or self)._catalogue)
+        found = (self._instead or self)._catalogue
+        return found or self._learned(found)
 
     @property
     def levels(self) -> Doubles:

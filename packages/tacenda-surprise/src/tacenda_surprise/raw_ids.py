@@ -16,7 +16,8 @@ from tacenda.ratings.ids import is_missing
 
 Numbers = npt.NDArray[np.int64]
 
-_UNKNOWN = repeat(-1)  # without end, and so never used up
+# Made once: one pair is predicted in microseconds. The numbers are without end, and so never used up.
+_UNKNOWN, _INT64 = repeat(-1), np.dtype(np.int64)
 
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
@@ -32,7 +33,7 @@ def numbers(ids: Iterable[Any], index: Mapping[Any, int], what: str = "user or i
     """Return the number of every raw id (ids,), -1 for unknown ones. Raises DataError for one that cannot be hashed."""
     wanted = list(ids)
     try:
-        return np.fromiter(map(index.get, wanted, _UNKNOWN), np.int64, len(wanted))
+        return np.fromiter(map(index.get, wanted, _UNKNOWN), _INT64, len(wanted))
     except TypeError:  # one cannot be hashed
         distinct(wanted, what)
         raise
