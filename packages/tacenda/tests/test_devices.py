@@ -63,7 +63,8 @@ def test_names_of_devices(device):
 
 
 @pytest.mark.parametrize(
-    "device", ["gpu", "CUDA", "cuda:", "cuda:-1", "cuda:1000", "mps", "", 0, None]
+    "device",
+    ["gpu", "CUDA", "cuda:", "cuda:-1", "cuda:01", "cuda:٣", "cuda:300", "mps", "", 0, None],
 )
 def test_other_names_are_refused(device):
     with pytest.raises(ConfigurationError, match="Puppet: device must be"):

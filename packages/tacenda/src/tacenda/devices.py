@@ -41,7 +41,9 @@ def option(of: str = "training", default: str = "auto", *, last: bool = False) -
     """Declare the device of a model; ``of`` names the work that runs there, ``last`` is that of `settings.option`."""
     doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one;
     results differ by rounding only, and a model is saved without this option"""
-    pattern, allowed = r"auto|cpu|cuda(:\d{1,3})?", '"auto", "cpu", "cuda" or "cuda:" and a number'
+    # torch takes no leading zeros, and "cuda:300" for "cuda:44"
+    pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?"
+    allowed = '"auto", "cpu", "cuda" or "cuda:" and a number'
     return declared.option(default, doc, matches=(pattern, allowed), last=last)
 
 
