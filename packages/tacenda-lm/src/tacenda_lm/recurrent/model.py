@@ -17,7 +17,7 @@ from tacenda.array_ops import merge_rows
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
-from tacenda.fitting.schedules import Position
+from tacenda.fitting.settings import Position
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.recurrent.lds_start import LinearSystem

@@ -9,8 +9,8 @@ from tacenda.fitting.batches import (
 )
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
-from tacenda.fitting.loop import Callback, FitLoop, FitRun, FitSettings, fit
-from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp
+from tacenda.fitting.loop import Callback, FitLoop, FitRun, fit
+from tacenda.fitting.settings import Cosine, FitSettings, Position, Schedule, StepDecay, WarmUp
 from tacenda.fitting.trainer import Adam, State, StepResult, Trainer, set_learning_rate
 
 __all__ = [

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -33,69 +33,13 @@ from tacenda.errors import (
 from tacenda.fitting.batches import BatchSource
 from tacenda.fitting.checkpoint import CheckpointFolder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
-from tacenda.fitting.schedules import Position, Schedule
+from tacenda.fitting.settings import FitSettings, Position
 from tacenda.fitting.trainer import State, StepResult, Trainer, is_plausible, pack
 from tacenda.progress import track
 from tacenda.reading import path_of
 
 _FINAL_REASONS = {"patience", "callback"}  # a resumed fit with more epochs stops again
 _MAY_CHANGE_ON_RESUME = {"epochs", "check_losses_every", "on_divergence"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitSettings:
-    """How long to train, at what rate, when to evaluate and when to stop.
-
-    Attributes
-    ----------
-    epochs
-        Passes over the batch source at most.
-    learning_rate
-        The rate of every step; a number becomes a constant schedule.
-    evaluate_every
-        Evaluate after every so many epochs; 0: only at the end.
-    patience
-        Stop after this many evaluations in a row without a new best; None: never. It needs ``evaluate_every``.
-    restore_best
-        Leave the model with its best parameters, which needs memory for one copy of them. Without evaluations these
-        are the last ones; after a divergence, the ones of the last whole epoch.
-    check_losses_every
-        Convert losses to numbers, and look for NaN, every so many steps.
-    on_divergence
-        What to do after a loss or an evaluation that is not finite, once the best parameters are restored. ``"return"``
-        warns; in the first epoch and its evaluation, which leave nothing to keep, it raises too.
-
-    Raises
-    ------
-    ConfigurationError
-        A value is out of range.
-    """
-
-    epochs: int
-    learning_rate: float | Schedule
-    evaluate_every: int = 1
-    patience: int | None = None
-    restore_best: bool = True
-    check_losses_every: int = 1
-    on_divergence: Literal["raise", "return"] = "raise"
-
-    def __post_init__(self) -> None:
-        least = {"epochs": 0, "evaluate_every": 0, "check_losses_every": 1, "patience": 1}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None or name != "patience":
-                check_whole(name, value, bound)
-                object.__setattr__(self, name, int(value))  # checkpoints hold JSON
-        if self.patience is not None and not self.evaluate_every:
-            raise ConfigurationError(
-                "patience has no effect with evaluate_every=0, which evaluates only at the end: leave one out"
-            )
-        if not isinstance(self.learning_rate, Schedule):
-            object.__setattr__(self, "learning_rate", Schedule(self.learning_rate))
-        if self.on_divergence not in ("raise", "return"):
-            raise ConfigurationError(
-                f'on_divergence is "raise" or "return", not {self.on_divergence!r}'
-            )
 
 
 class Callback:
