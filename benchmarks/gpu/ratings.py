@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work
-from tacenda.kernels.ratings import Rates, bytes_needed
+from tacenda.kernels.ratings import Rates, bytes_of_solves
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
@@ -98,7 +98,7 @@ def sweep(shape: Shape) -> Case:
     tables = shape.rows * width * FLOAT
     return Case(
         "Gibbs sweep", f"{shape.name}, {OF_CHAIN} factors", Work(flops, 2 * n * (ID + FLOAT) + 3 * tables),
-        bytes_needed(shape.rows, n, width) + tables, make, n, "rating",
+        bytes_of_solves(shape.rows, n, width) + tables, make, n, "rating",
     )  # fmt: skip
 
 

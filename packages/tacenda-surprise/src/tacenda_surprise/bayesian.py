@@ -28,7 +28,7 @@ from tacenda.arrays import Array, Arrays, Float32, Float64, at_least, positive, 
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import FitRun
 from tacenda.forks import cached_property
-from tacenda.kernels.ratings import Tables, bytes_needed, rating_scores
+from tacenda.kernels.ratings import Tables, bytes_of_solves, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -324,7 +324,7 @@ def find_device(
     device = devices.resolve(settings, OPERATIONS)
     rows, width = ratings.n_users + ratings.n_items, n_factors + 1
     needed = 12 * rows * width + 28 * len(ratings)
-    needed += bytes_needed(rows, len(ratings), width)
+    needed += bytes_of_solves(rows, len(ratings), width)
     if known is not None:
         needed += 16 * len(known.item_ids) + 20 * ratings.n_items * width
     if device != "cpu":

@@ -169,7 +169,7 @@ def bytes_needed(task: Task) -> int:
     ratings, known = task.ratings, task.known
     rows, width = ratings.n_users + ratings.n_items, task.settings.n_factors + 1
     if task.settings.solver == "als":
-        of_solves = kernels.bytes_needed(rows, len(ratings), width)
+        of_solves = kernels.bytes_of_solves(rows, len(ratings), width)
         return 8 * rows * width + 20 * len(ratings) + of_solves
     sides = 0 if known is None else len(known.item_ids) + ratings.n_items * width
     return 12 * rows * width + 20 * len(ratings) + 16 * sides

@@ -94,7 +94,7 @@ def _fill_logits(tied, W, b, s, slope, h, logits):
 
 
 @njit
-def _exponentials(x, s):
+def _exponentiate(x, s):
     """Replace logits by unnormalized probabilities; return their sum, and the mean score."""
     highest = np.float32(-np.inf)
     for k in range(len(x)):
@@ -159,7 +159,7 @@ def _sample(c, cases, machine, seed, tied, scratch):
         m = ids[start + i]
         _fill_logits(tied, W[m], b[m], s, slopes[c], h, parts[i])
     for i in range(n):
-        total, mean = _exponentials(parts[i], s)
+        total, mean = _exponentiate(parts[i], s)
         error += np.float64(mean - s[levels[start + i]]) ** 2
         state = _advance(state)
         sampled[i] = _draw_level(_to_uniform(state) * total, parts[i])
@@ -277,7 +277,7 @@ def _expect(visible, cases, machine, tied, chances, means):
         m = m if m >= 0 else len(W) - 1
         c = c if c >= 0 else len(p) - 1
         _fill_logits(tied, W[m], b[m], s, o[c], p[c], chances[n])
-        total, means[n] = _exponentials(chances[n], s)
+        total, means[n] = _exponentiate(chances[n], s)
         chances[n] /= total
 
 

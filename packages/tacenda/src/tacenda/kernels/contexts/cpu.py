@@ -2,7 +2,7 @@
 
 `tacenda.kernels.contexts` specifies the operations. Four positions share what they read: the weights of positions and
 tails, and nearly all of their words, as each word is one position further back for the next token. Their sums stay in
-registers until all words have been added (`predict`). The backward pass first finds the gradient of every position of
+registers until all words have been added (`_predict`). The backward pass first finds the gradient of every position of
 the text, which is a sum of the same form over the text of gradients read backwards, and then adds these up by word.
 """
 
@@ -24,7 +24,7 @@ _DECLINED = "only float32 is compiled"
 
 
 @njit
-def find_sequence(offsets, t):
+def _find_sequence(offsets, t):
     """Return the sequence of position t; for the position after the last word, the sequence of that word."""
     s = np.searchsorted(offsets, t, side="right") - 1
     if s == len(offsets) - 1:
@@ -75,7 +75,7 @@ def _look_back(ids, t, t1, begin, n, fades, width):
 
 
 @njit
-def predict(table, context, ids, stretch, u, out, place):
+def _predict(table, context, ids, stretch, u, out, place):
     """Write r_t of a stretch of a text to the rows of ``out`` from ``place`` on.
 
     A stretch is t0, t1, begin, current: the positions t0 to t1 - 1 of a sequence that begins at ``begin``. The tails u
@@ -132,7 +132,7 @@ def predict(table, context, ids, stretch, u, out, place):
 def _add_gradients(table, rates, gradients, ids, stretch, u, grad):
     """Add to d_c, d_b and d_a the gradients of a loss; ``grad`` has its gradients with respect to r_t, from t0 on.
 
-    The other arguments, and the order of the text, are those of `predict`.
+    The other arguments, and the order of the text, are those of `_predict`.
     """
     d_c, d_b, d_a = gradients
     t0, t1, begin, current = stretch
@@ -180,7 +180,7 @@ def _add_gradients(table, rates, gradients, ids, stretch, u, grad):
 
 
 @njit(fastmath={"contract"})
-def fade(table, rates, ids, first, last, u):
+def _fade(table, rates, ids, first, last, u):
     """Advance the tails by the words first .. last, one after another."""
     for p in range(first, last):
         word = table[ids[p]]
@@ -201,11 +201,11 @@ def _predict_spans(table, text, context, tails, out, first, last):
         if len(offsets) == 1:  # no text: the only position is the one after it
             out[place : place + end - start] = b
             continue
-        at = find_sequence(offsets, start)
+        at = _find_sequence(offsets, start)
         u = after[s]
         u[:] = before[s]
         if not given:
-            fade(table, rates, ids, offsets[at], start - n, u)
+            _fade(table, rates, ids, offsets[at], start - n, u)
             before[s] = u
         t = start
         while t < end:
@@ -215,12 +215,12 @@ def _predict_spans(table, text, context, tails, out, first, last):
                 u[:] = 0
             current = t == start or t == offsets[at]
             stretch = t, limit, offsets[at], current
-            predict(table, context, ids, stretch, u, out, place + t - start)
+            _predict(table, context, ids, stretch, u, out, place + t - start)
             t = limit
         # The word that leaves the window after the last position, unless that is after the last word.
         p = end - 1 - n
         if start < end <= tokens and p >= offsets[at]:
-            fade(table, rates, ids, p, p + 1, u)
+            _fade(table, rates, ids, p, p + 1, u)
 
 
 @njit
@@ -242,7 +242,7 @@ def _fill_word_gradients(context, grad, stretch, window, of_words):
     for i in range(min(m, count + 1)):
         order[i] = m - 1 - i
     v, zeros, place = np.zeros_like(a), np.zeros(width, np.float32), high + 1 - end
-    predict(text, (c, zeros, rates, a), order, (1, count + 1, 0, False), v, of_words, place)
+    _predict(text, (c, zeros, rates, a), order, (1, count + 1, 0, False), v, of_words, place)
 
 
 @njit
@@ -260,7 +260,7 @@ def _fill_gradients(table, text, windows, context, given, gradients, first, last
                 for d in range(grad.shape[1]):
                     d_b[s, d] += grad[r, d]
             continue
-        at, t, u = find_sequence(offsets, start), start, before[s].copy()
+        at, t, u = _find_sequence(offsets, start), start, before[s].copy()
         of_words = rows[firsts[s] : firsts[s + 1]]
         while t < end:
             earlier = at

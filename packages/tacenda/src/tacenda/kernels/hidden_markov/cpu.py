@@ -31,10 +31,10 @@ _FAST = {"contract", "reassoc"}
 
 
 @njit(fastmath=_FAST)
-def column_softmax(block, bits, powers, scratch, weights):
+def _normalize_columns(block, bits, powers, scratch, weights):
     """Replace a block (rows, k) of scores by their softmax over the rows, times ``weights`` (k,).
 
-    ``bits`` and ``powers`` are as in `exponentials`, and ``scratch`` is (2, k).
+    ``bits`` and ``powers`` are as in `_exponentiate`, and ``scratch`` is (2, k).
     """
     k = block.shape[1]
     largest, scale = scratch[0], scratch[1]
@@ -45,7 +45,7 @@ def column_softmax(block, bits, powers, scratch, weights):
         row = block[j]
         for i in range(k):
             largest[i] = max(largest[i], row[i])
-    exponentials(block, bits, powers, largest)
+    _exponentiate(block, bits, powers, largest)
     scale[:] = 0
     for j in range(block.shape[0]):
         row = block[j]
@@ -60,7 +60,7 @@ def column_softmax(block, bits, powers, scratch, weights):
 
 
 @njit(fastmath=_FAST)
-def exponentials(block, bits, powers, shift):
+def _exponentiate(block, bits, powers, shift):
     """Replace a block by exp(block - shift), where NaN stays NaN.
 
     ``bits`` is the block's memory as int32, and ``powers`` (rows, k) int32 is scratch.
@@ -330,9 +330,9 @@ def _fill_blocks(vectors, pairs, scales, A, A_bits, first, last):
                 for i in range(k):
                     row[i] += bias[j]
             if len(w):
-                column_softmax(block, A_bits[pair], powers, scratch, w[pair])
+                _normalize_columns(block, A_bits[pair], powers, scratch, w[pair])
             else:
-                exponentials(block, A_bits[pair], powers, norms[c])
+                _exponentiate(block, A_bits[pair], powers, norms[c])
         u = stop
 
 
@@ -443,7 +443,7 @@ def _fill_classes(y, b, x, offsets, o, bits):
             for j in range(k):
                 row[j] += bias
         powers = np.empty((end - begin, k), np.int32)
-        column_softmax(block, bits[begin:end], powers, scratch, ones)
+        _normalize_columns(block, bits[begin:end], powers, scratch, ones)
 
 
 @njit(fastmath=_FAST)

@@ -348,7 +348,7 @@ class Targets(NamedTuple):
 CONVERGED = 1e-20  # the squared length of a gradient at which the steps of a row end
 
 
-def bytes_needed(rows: int, targets: int, width: int) -> int:
+def bytes_of_solves(rows: int, targets: int, width: int) -> int:
     """Return the most bytes that a device needs for `rating_solves`, besides arguments and result."""
     numbers = width * max(2 * targets, rows * width)
     # Z^T Z is float32; it as float64, A and L have eight bytes a number

@@ -3,7 +3,7 @@
     -log prod_i sigma(x_i) = sum_i max(-x_i, 0) + log prod_i (1 + exp(-|x_i|))
 
 The factors on the right are between 1 and 2, so that their product in float64 is finite for codes of 1000 steps.
-The exponentials of all nodes of a word are one polynomial, computed in vectors (`decay`).
+The exponentials of all nodes of a word are one polynomial, computed in vectors (`_fill_decay`).
 """
 
 import math
@@ -43,16 +43,16 @@ def _prefetch_nodes(word, codes, q):
 
 @njit
 def _activate(vectors, t, tree, nodes, first, n, scratch):
-    """Fill x[j] = r_t . q_i + b_i for the nodes i of n steps from ``first`` on, and e with their `decay`."""
+    """Fill x[j] = r_t . q_i + b_i for the nodes i of n steps from ``first`` on, and e with exp(-|x|)."""
     (q, b), (x, e, powers) = tree, scratch
     multiply_rows(vectors, t, q, nodes, first, n, x, 0)
     for j in range(n):
         x[j] += b[nodes[first + j]]
-    decay(x[:n], powers[:n], e[:n])
+    _fill_decay(x[:n], powers[:n], e[:n])
 
 
 @njit(fastmath={"contract"})
-def decay(x, powers, out):
+def _fill_decay(x, powers, out):
     """Fill out = exp(-|x|), NaN for NaN, as 2^n 2^f with an integer n and |f| <= 1/2.
 
     float32 numbers near 1.5 * 2^23 are integers: adding that constant rounds to n, and leaves n in the last bits, to be
@@ -77,7 +77,7 @@ def decay(x, powers, out):
 def _find_log_prob(c0, c1, codes, x, e, parts):
     """Return log P of the codes c0 .. c1 together, and fill the two parts of each code's logarithm.
 
-    ``x`` are the activations of the codes' nodes, and ``e`` is their `decay`.
+    ``x`` are the activations of the codes' nodes, and ``e`` is exp(-|x|) of them.
     """
     (_, steps, _, signs), (negatives, products) = codes, parts
     first, least = steps[c0], np.inf
