@@ -38,6 +38,22 @@ def install(monkeypatch):
 
 
 @pytest.fixture
+def low_and_high(install):
+    """Two backends with an operation ``op``, of priorities 10 and 20."""
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+
+
+@pytest.fixture
+def define():
+    """`kernels.operation`, whose operations are forgotten after the test."""
+    known = set(dispatch.OPERATIONS)
+    yield kernels.operation
+    for name in dispatch.OPERATIONS.keys() - known:
+        del dispatch.OPERATIONS[name]
+
+
+@pytest.fixture
 def slow_reference(monkeypatch):
     """A reference that has one operation, ``op``."""
     slow = kernels.Backend(priority=0, op=answer("slow"))
@@ -61,9 +77,7 @@ def test_importing_the_package_imports_neither_numba_nor_torch():
     assert output_of("-c", code).strip() == "set()"
 
 
-def test_the_highest_priority_that_fits_the_device_runs(install):
-    install("low", 10, op=answer("low"))
-    install("high", 20, op=answer("high"))
+def test_the_highest_priority_that_fits_the_device_runs(install, low_and_high):
     install("gpu", 99, devices=frozenset({"cuda"}), op=answer("gpu"))
     assert kernels.resolve("op")() == "high"
     assert kernels.resolve("op", "cuda:1")() == "gpu"
@@ -79,9 +93,7 @@ def test_operations_are_in_the_order_of_their_modules(monkeypatch):
     assert modules == sorted(modules)
 
 
-def test_use_chooses_in_this_thread_only_and_ends_with_its_block(install):
-    install("low", 10, op=answer("low"))
-    install("high", 20, op=answer("high"))
+def test_use_chooses_in_this_thread_only_and_ends_with_its_block(low_and_high):
     with kernels.use("low"):
         assert kernels.resolve("op")() == "low"
         with ThreadPoolExecutor(1) as pool:
@@ -93,17 +105,13 @@ def test_use_chooses_in_this_thread_only_and_ends_with_its_block(install):
     assert elsewhere.result() == "high"
 
 
-def test_use_ends_when_its_block_raises(install):
-    install("low", 10, op=answer("low"))
-    install("high", 20, op=answer("high"))
+def test_use_ends_when_its_block_raises(low_and_high):
     with pytest.raises(ZeroDivisionError), kernels.use("low"):
         raise ZeroDivisionError
     assert kernels.resolve("op")() == "high"
 
 
-def test_the_environment_chooses_and_use_overrules_it(install, monkeypatch):
-    install("low", 10, op=answer("low"))
-    install("high", 20, op=answer("high"))
+def test_the_environment_chooses_and_use_overrules_it(low_and_high, monkeypatch):
     monkeypatch.setenv(dispatch.ENVIRONMENT, "low")
     assert kernels.resolve("op")() == "low"
     with kernels.use("high"):
@@ -265,10 +273,8 @@ def test_tensors_of_the_host_are_refused_unless_a_backend_serves_them(install):
 
 
 def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_it(
-    install, monkeypatch
+    low_and_high, monkeypatch
 ):
-    install("low", 10, op=answer("low"))
-    install("high", 20, op=answer("high"))
     monkeypatch.setenv(dispatch.ENVIRONMENT, "cpu")
     with pytest.raises(
         KernelError, match=r"TACENDA_KERNELS=cpu chooses runs 'op' on cpu: add .* of high, low$"
@@ -285,7 +291,7 @@ def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_i
         kernels.resolve("op")
 
 
-def test_what_prepares_arguments_names_some_of_them():
+def test_what_prepares_arguments_names_some_of_them(define):
     def check(x, rows):
         return None
 
@@ -294,7 +300,7 @@ def test_what_prepares_arguments_names_some_of_them():
         match=r"operation knit has the arguments x, row, and its prepare takes rows: name",
     ):
 
-        @kernels.operation(prepare=check)
+        @define(prepare=check)
         def knit(x, row):
             return None
 
@@ -305,8 +311,7 @@ def test_what_prepares_arguments_names_some_of_them():
         (lambda row: {"row": row + 1}, ("wool", 3)),
         (lambda row, x, more=2: {"x": x * row * more}, ("wool" * 4, 2)),
     ):
-        assert kernels.operation(prepare=sound)(knit_well)("wool", 2) == expected
-    del dispatch.OPERATIONS["knit_well"]
+        assert define(prepare=sound)(knit_well)("wool", 2) == expected
 
 
 def knit_well(x, row):
@@ -314,29 +319,28 @@ def knit_well(x, row):
     return x, row
 
 
-def test_an_operation_that_is_defined_again_replaces_the_first():
-    def define(answer):
+def test_an_operation_that_is_defined_again_replaces_the_first(define):
+    def define_pick(answer):
         def pick():
             return answer
 
-        return kernels.operation(pick)
+        return define(pick)
 
     with kernels.use("reference"):
-        assert [define("first")(), define("second")()] == ["first", "second"]
-    del dispatch.OPERATIONS["pick"]
+        assert [define_pick("first")(), define_pick("second")()] == ["first", "second"]
 
 
-def test_an_operation_of_another_module_is_not_replaced():
+def test_an_operation_of_another_module_is_not_replaced(define):
     def unit_rows(X):
         return X
 
     message = f"^tacenda.kernels.sequences and {__name__} both define .* unit_rows: rename one"
     with pytest.raises(KernelError, match=message):
-        kernels.operation(unit_rows)
+        define(unit_rows)
 
 
-def test_integers_are_not_converted_to_others():
-    @kernels.operation
+def test_integers_are_not_converted_to_others(define):
+    @define
     def pick(rows: Int32[Array, "n"]):
         return rows
 
@@ -347,7 +351,6 @@ def test_integers_are_not_converted_to_others():
         for wide, dtype in ((2**32 + 1, "i8"), (-(2**31) - 1, "i8"), (2**63, "u8")):
             with pytest.raises(KernelError, match=f"rows holds {wide}, which int32 cannot hold"):
                 pick(np.array([1, wide], dtype))
-    del dispatch.OPERATIONS["pick"]
 
 
 class Cut(NamedTuple):
@@ -363,20 +366,19 @@ class Cut(NamedTuple):
         (Cut([1], [0, 2]), "second.offsets must ascend from 0 to 1"),
     ],
 )
-def test_an_error_names_a_field_with_its_argument(second, said):
-    @kernels.operation
+def test_an_error_names_a_field_with_its_argument(define, second, said):
+    @define
     def pick(rows: Int32[Array, "m"], second: Cut):
         return rows
 
     rows = np.zeros(1, np.int32)
     with kernels.use("reference"), pytest.raises(KernelError, match=f"^pick: {said}"):
         pick(rows, second)
-    del dispatch.OPERATIONS["pick"]
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_integers_are_brought_into_c_order(library):
-    @kernels.operation
+def test_integers_are_brought_into_c_order(define, library):
+    @define
     def pick(rows: Int[Array, "n"], places: Int32[Array, "n 2"]):
         return rows, places
 
@@ -388,7 +390,6 @@ def test_integers_are_brought_into_c_order(library):
         for array, given in zip(found, (rows, places), strict=True):
             assert np.asarray(array).flags.c_contiguous
             np.testing.assert_array_equal(array, given)
-    del dispatch.OPERATIONS["pick"]
 
 
 def test_a_backend_says_what_it_offers_before_an_operation_was_called():
@@ -435,8 +436,8 @@ class Speeds(NamedTuple):
         ("speeds", "pick: speeds.first must be a number"),
     ],
 )
-def test_an_argument_that_is_no_number_is_refused(place, said, wrong):
-    @kernels.operation
+def test_an_argument_that_is_no_number_is_refused(define, place, said, wrong):
+    @define
     def pick(rows: Int[Array, "m"], rate: float, n: int, speeds: Speeds):
         return rows
 
@@ -444,11 +445,10 @@ def test_an_argument_that_is_no_number_is_refused(place, said, wrong):
     changed = Speeds(wrong) if place == "speeds" else wrong
     with kernels.use("reference"), pytest.raises(KernelError, match=f"^{said}, not "):
         pick(**given | {place: changed})
-    del dispatch.OPERATIONS["pick"]
 
 
-def test_numbers_become_those_of_python_and_tuples_become_named():
-    @kernels.operation
+def test_numbers_become_those_of_python_and_tuples_become_named(define):
+    @define
     def pick(rate: float, n: int, speeds: Speeds):
         return rate, n, speeds
 
@@ -460,4 +460,3 @@ def test_numbers_become_those_of_python_and_tuples_become_named():
             assert list(map(type, found[2])) == [float, float]
         with pytest.raises(KernelError, match=r"^pick: speeds must be a Speeds of first, second"):
             pick(1.0, 2, (1.0,))
-    del dispatch.OPERATIONS["pick"]

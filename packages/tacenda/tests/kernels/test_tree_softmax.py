@@ -57,6 +57,15 @@ def problem(codes, tokens=7, width=5, seed=0, dtype=np.float64):
     return r, rng.integers(0, codes.n_words, tokens).astype(np.int32), q, b
 
 
+def take_step(backend, codes, given, grad, sums, threads=1):
+    """Take a step on copies of the nodes from sums of one size; return its results and all tables."""
+    r, w, q, b = given
+    tables = q.copy(), b.copy(), np.full_like(b, sums), np.full_like(b, sums)
+    with kernels.use(backend):
+        found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1, threads)
+    return (*found, *tables)
+
+
 SHAPES = [(1, 1), (2, 1), (2, 2), (3, 2), (9, 4), (40, 17)]
 
 
@@ -128,11 +137,9 @@ def test_both_backends_agree(words, more, tokens, width, seed):
     r, w, q, b = problem(codes, tokens, width, seed, np.float32)
     grad, results = np.linspace(-1, 1, tokens).astype(np.float32), []
     for backend in BACKENDS:
-        tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
         with kernels.use(backend):
             log_probs = tree_softmax(r, w, codes, q, b)
-            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
-        results.append((log_probs, *found, *tables))
+        results.append((log_probs, *take_step(backend, codes, (r, w, q, b), grad, 1)))
     for a, e in zip(*results, strict=True):
         assert a.dtype == e.dtype
         np.testing.assert_allclose(a, e, 1e-4, 1e-4)
@@ -186,12 +193,10 @@ def test_a_step_is_that_of_the_reference_and_the_same_for_any_number_of_threads(
     r, w, q, b = problem(codes, 300, width, dtype=np.float32)
     grad, results = np.linspace(-1, 0.5, 300).astype(np.float32), []
     for backend, threads in (("reference", 1), ("cpu", 1), ("cpu", 2), ("cpu", 3), ("cpu", 16)):
-        tables = q.copy(), b.copy(), np.full_like(b, 1e-3), np.full_like(b, 1e-3)
+        results.append(take_step(backend, codes, (r, w, q, b), grad, 1e-3, threads))
         with kernels.use(backend):
-            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1, threads)
             log_probs = tree_softmax(r, w, codes, q, b)
-        np.testing.assert_allclose(found.log_probs, log_probs, 1e-6, 1e-6)
-        results.append((*found, *tables))
+        np.testing.assert_allclose(results[-1][0], log_probs, 1e-6, 1e-6)
     expected, first, *others = results
     for e, a in zip(expected, first, strict=True):
         np.testing.assert_allclose(a, e, 1e-4, 1e-5)
@@ -205,12 +210,8 @@ def test_a_step_from_hopeless_words_is_finite_and_that_of_the_reference():
     codes = random_codes(12, 9)
     r, w, q, b = problem(codes, 40, 6, dtype=np.float32)
     r *= 80
-    grad, results = -np.ones(40, np.float32), []
-    for backend in BACKENDS:
-        tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
-        with kernels.use(backend):
-            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
-        results.append((*found, *tables))
+    grad = -np.ones(40, np.float32)
+    results = [take_step(backend, codes, (r, w, q, b), grad, 1) for backend in BACKENDS]
     assert results[0][0].min() < -200
     for expected, actual in zip(*results, strict=True):
         np.testing.assert_allclose(actual, expected, 1e-4, 1e-4)
@@ -258,12 +259,8 @@ def test_codes_that_do_not_fit_together_are_refused(change):
 
 
 def test_codes_do_not_change_with_the_arrays_they_were_made_of():
-    given = [
-        np.array([0, 1, 2]),
-        np.array([0, 1, 2]),
-        np.zeros(2, np.int32),
-        np.array([1, -1], np.int8),
-    ]
+    kinds = (np.int64, np.int64, np.int32, np.int8)
+    given = [np.array(values, kind) for values, kind in zip(GOOD.values(), kinds, strict=True)]
     codes, before = Codes(*given), [array.tolist() for array in given]
     for array in given:
         array[:] = 99
