@@ -261,7 +261,7 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(
         assert f"{counted}: mean 0.99" in out or f"{counted}: mean 1.0" in out
     assert tacenda.load(tmp_path / "small").precision == "int8"
     for command in (["compact", tmp_path / "own", *read], ["apply", tmp_path / "own", text]):
-        assert "not saved with it: give --tokenizer" in run.refusal(
+        assert "not saved with it: give it, or one that splits" in run.refusal(
             *command, "-o", tmp_path / "x.npz"
         )
 

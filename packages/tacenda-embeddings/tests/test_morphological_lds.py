@@ -162,3 +162,16 @@ def test_another_output_is_that_of_its_lds(model, texts):
         assert_array_equal(found, wanted)
     with pytest.raises(ConfigurationError, match="own_past_future"):
         model.with_output("nonsense")
+
+
+def test_a_text_is_split_as_the_texts_of_both_models_were(run, texts, write_file, tmp_path):
+    lines = "\n".join(map(" ".join, texts))
+    corpora = [tacenda.Corpus.from_text(lines, tokenizer=name) for name in ("words", "whitespace")]
+    lds = LDS(**QUICK).fit(corpora[0])
+    for corpus in corpora:
+        words = SumEmbed(width=5).fit(corpus)
+        MorphologicalLDS.join(lds, words).save(tmp_path / corpus.origin["tokenizer"])
+    text = write_file("text.txt", "The dog.\n")
+    out, _ = run.well("apply", tmp_path / "words", text)
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["The", "dog", ".", ""]
+    assert "with different tokenizers" in run.refusal("apply", tmp_path / "whitespace", text)

@@ -13,7 +13,7 @@ import typer
 from tacenda.cli import options as common
 from tacenda.cli import paths
 from tacenda.errors import ConfigurationError, importing
-from tacenda.tokenizers import is_own, spacy_config
+from tacenda.tokenizers import choose_tokenizer, spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -216,9 +216,8 @@ def apply(
     if output != "-":
         paths.check_file(Path(output), force)
     embedder = _load(folder, model_output)
-    sentences = text_vectors.embed_file(
-        embedder, file, tokenizer or _get_tokenizer(embedder), encoding, errors
-    )
+    split = choose_tokenizer(embedder, tokenizer)
+    sentences = text_vectors.embed_file(embedder, file, split, encoding, errors)
     if output == "-":
         for words, rows in sentences:
             for word, row in zip(words, rows, strict=True):
@@ -255,7 +254,7 @@ def compact(
     paths.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")
     # before anything is saved, because the text may be missing or have no vectors
-    split = "whitespace" if text is None else tokenizer or _get_tokenizer(embedder)
+    split = "whitespace" if text is None else choose_tokenizer(embedder, tokenizer)
     loss = compare(embedder, smaller, text, split, encoding, errors)
     paths.save_smaller(smaller, folder, output, None)
     typer.echo(
@@ -497,16 +496,3 @@ def _load_morphological(folder: Path) -> Any:
             "command is for varembed and sumembed"
         )
     return embedder
-
-
-def _get_tokenizer(embedder: Any) -> str:
-    """Return the tokenizer of the text that a model was fitted to, "whitespace" if it is unknown.
-
-    Raises ConfigurationError if it was the user's own, which is not saved with a model.
-    """
-    name = str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")
-    if is_own(name):
-        raise ConfigurationError(
-            "the model was fitted with your own tokenizer, which is not saved with it: give --tokenizer"
-        )
-    return name
