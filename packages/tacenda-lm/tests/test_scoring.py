@@ -348,10 +348,10 @@ def test_what_is_no_sentence_is_refused(model, sentence):
             act(sentence)
 
 
-# -- normalisation -------------------------------------------------------------------------------------
+# -- normalization -------------------------------------------------------------------------------------
 
 
-def test_the_normalisation_check_finds_the_context(model):
+def test_the_normalization_check_finds_the_context(model):
     assert model.check_normalized() < 1e-12
     bad = TABLE.copy()
     bad[3, 0] += 1e-3
@@ -364,7 +364,7 @@ def test_the_normalisation_check_finds_the_context(model):
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 11, 25])
-def test_the_normalisation_check_takes_as_many_contexts_as_asked(model, monkeypatch, n):
+def test_the_normalization_check_takes_as_many_contexts_as_asked(model, monkeypatch, n):
     seen, log_probs = [], Tiny.log_probs
     monkeypatch.setattr(
         Tiny, "log_probs", lambda self, states: log_probs(self, seen.extend(states) or states)
@@ -373,7 +373,7 @@ def test_the_normalisation_check_takes_as_many_contexts_as_asked(model, monkeypa
     assert len(seen) == n + 1, "and the context without known words"
 
 
-def test_the_normalisation_check_refuses_a_number_that_is_none(model):
+def test_the_normalization_check_refuses_a_number_that_is_none(model):
     for wrong in (0, -5, 1.5):
         with pytest.raises(ConfigurationError, match=f"n_contexts is {wrong}"):
             model.check_normalized(n_contexts=wrong)

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.array_ops import Array, library
 from tacenda.corpus.text import Text
 from tacenda.errors import DataError, check_whole
 from tacenda_lm.sequences import Float64, Ids, encode_text
 from tacenda_lm.states import State
 
-F = TypeVar("F", bound=Array)
+F = TypeVar("F", bound=np.floating[Any])
 _LOG_PROBS_PER_BLOCK = 1 << 22  # of `distributions`: 32 MB
 
 
@@ -37,12 +36,11 @@ def distributions_of(
         yield model.log_probs(block)
 
 
-def log_softmax(scores: F) -> F:
-    """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types), of any device, are overwritten."""
-    xp: Any = library(scores)
+def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
+    """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
     # subtract the maximum, so that no exponential overflows
-    scores -= xp.amax(scores, axis=-1, keepdims=True)
-    scores -= xp.log(xp.exp(scores).sum(axis=-1, keepdims=True))
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
     return scores
 
 

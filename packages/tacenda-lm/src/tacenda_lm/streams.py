@@ -183,6 +183,34 @@ class Pieces:
         )
 
 
+class RingWindows:
+    """The windows of a text, which is a ring: after its last word comes its first.
+
+    Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
+    the states at its end begin the next window. An epoch reads every word, and less than one word a stream again.
+    """
+
+    def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:
+        self.text, self.streams, self.window, self.seed = text, streams, window, seed
+        self._stream_length = -(-len(text) // streams)
+
+    def n_batches(self, epoch: int) -> int:
+        return -(-self._stream_length // self.window)
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
+        """Yield the places (steps, streams) that each step reads, and whether it is the first of the epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        cut = int(rng.integers(len(self.text)))
+        starts = cut + self._stream_length * np.arange(self.streams)
+        for batch in range(skip, self.n_batches(epoch)):
+            begin = batch * self.window
+            steps = np.arange(begin, min(begin + self.window, self._stream_length))
+            yield (steps[:, None] + starts) % len(self.text), batch == 0
+
+    def fingerprint(self) -> str:
+        return fingerprint_arrays((self.text,), "windows", self.streams, self.window, self.seed)
+
+
 def streams_of(
     corpus: Corpus, valid: Corpus | None, *, across: bool
 ) -> tuple[Stream, Stream | None]:

@@ -1,4 +1,4 @@
-"""Training on a device: what is refused before any work, what an artefact says of it, the way to the kernels."""
+"""Training on a device: what is refused before any work, what an artifact says of it, the way to the kernels."""
 
 import importlib.util
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_models_that_train_on_the_cpu_only_say_so(settings):
         VLHMM(**settings, device="cuda")
 
 
-def test_an_artefact_does_not_know_where_it_was_trained(tmp_path, monkeypatch):
+def test_an_artifact_does_not_know_where_it_was_trained(tmp_path, monkeypatch):
     """The settings of a fit on CUDA, which is none here, load anywhere and are those of the CPU."""
     monkeypatch.setattr(VLHMMSettings, "find_device", lambda settings: "cpu")
     model = VLHMM(**SMALL).fit(TEXT)

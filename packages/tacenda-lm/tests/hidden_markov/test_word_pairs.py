@@ -1,4 +1,4 @@
-"""Neighbours of words: those of a plain count, in memory and in files."""
+"""Neighbors of words: those of a plain count, in memory and in files."""
 
 from collections import Counter
 

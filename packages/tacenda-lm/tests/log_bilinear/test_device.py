@@ -93,7 +93,7 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
 
 
 @pytest.mark.parametrize("model", [HLBL(**SETTINGS), LBL(**PLAIN)], ids=str)
-def test_an_artefact_does_not_know_where_it_was_trained(texts, model, tmp_path):
+def test_an_artifact_does_not_know_where_it_was_trained(texts, model, tmp_path):
     with stand_in():
         there = model.fit(texts[0])
     there.save(tmp_path / "model")

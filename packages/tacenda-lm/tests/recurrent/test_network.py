@@ -49,7 +49,7 @@ def test_the_output_is_a_softmax_over_all_words(cells, monkeypatch):
     assert nothing.shape == (0, WIDTH)
 
 
-def test_huge_scores_are_normalised_too():
+def test_huge_scores_are_normalized_too():
     p = drawn(dtype=np.float32)
     p.outputs[...] *= 1e15
     states, targets = np.full((3, WIDTH), 0.5, np.float32), np.array([0, 3, 6])
@@ -86,11 +86,11 @@ def by_autograd(p, text, places, h, across, kept):
     leaves = Network(*(torch.from_numpy(part.copy()).requires_grad_() for part in p))
     state, loss = torch.from_numpy(h), 0.0
     for t, row in enumerate(places):
-        read, targets = text[row], text[(row + 1) % len(text)]
-        anew = torch.from_numpy(read == END)[:, None] & (not across)
-        state = torch.where(anew, torch.zeros_like(state), state)
+        words, targets = text[row], text[(row + 1) % len(text)]
+        restarts = torch.from_numpy(words == END)[:, None] & (not across)
+        state = torch.where(restarts, torch.zeros_like(state), state)
         z = state @ leaves.transitions.T + leaves.offsets
-        state = torch.sigmoid(z + leaves.inputs[read]) - 0.5
+        state = torch.sigmoid(z + leaves.inputs[words]) - 0.5
         scores = (state * torch.from_numpy(kept[t])) @ leaves.outputs[:, :-1].T
         scores = scores + leaves.outputs[:, -1]
         rows = torch.arange(len(row))

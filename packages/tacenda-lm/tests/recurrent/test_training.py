@@ -15,9 +15,8 @@ from tacenda_lm.recurrent.model import (
     RecurrentLMSettings,
     RecurrentTrainer,
     ReduceOnPlateau,
-    RingWindows,
 )
-from tacenda_lm.streams import Stream
+from tacenda_lm.streams import RingWindows, Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
 

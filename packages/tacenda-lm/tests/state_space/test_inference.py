@@ -1,4 +1,4 @@
-"""The most probable state against a general optimiser, on toys of every shape."""
+"""The most probable state against a general optimizer, on toys of every shape."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tacenda_lm.state_space.inference import find_most_probable, make_product, s
 
 
 def brute(outputs, biases, predicted, word, variance):
-    """The state that maximises eq 9, by BFGS."""
+    """The state that maximizes eq 9, by BFGS."""
 
     def negative(s):
         distance = ((s - predicted) ** 2).sum() / (2 * variance)
@@ -31,7 +31,7 @@ def toy(types, width, scale, states=8, seed=0, dtype=np.float64):
     ("types", "width", "scale", "variance"),
     [(5, 3, 1.0, 0.1), (4, 9, 2.0, 0.5), (2, 1, 3.0, 2.0), (12, 6, 5.0, 1.0), (3, 2, 0.01, 0.1)],
 )
-def test_it_is_the_state_that_an_optimiser_finds(types, width, scale, variance):
+def test_it_is_the_state_that_an_optimizer_finds(types, width, scale, variance):
     outputs, biases, predicted, words = toy(types, width, scale)
     seen = np.ones(len(words))
     scores = predicted @ outputs.T + biases

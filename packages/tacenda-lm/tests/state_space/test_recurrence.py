@@ -15,7 +15,7 @@ TYPES, STEPS, TEXTS, FEATURES, JOINT, RUNS = 6, 5, 3, 2, 3, 7
 
 
 def problem(internal=4, order=3, lengths=2, scale=0.6, seed=0, dtype=np.float64):
-    """Parameters and a piece with unknown tokens, a text that begins anew and one that has ended."""
+    """Parameters and a piece with unknown tokens, a text that begins again and one that has ended."""
     rng = np.random.default_rng(seed)
     state = internal + (order - 1) * FEATURES + JOINT * (lengths > 0)
 

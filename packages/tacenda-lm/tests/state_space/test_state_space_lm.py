@@ -119,7 +119,7 @@ def test_sentences_are_apart_without_across_sentences():
 
 @pytest.mark.parametrize(("order", "inference"), [(1, "map"), (2, "map"), (3, "map"), (2, "step")])
 def test_the_rules_are_those_of_the_paper(order, inference):
-    """One batch against equations 10 to 12 element by element, at states that a general optimiser found.
+    """One batch against equations 10 to 12 element by element, at states that a general optimizer found.
 
     With "step", states and errors are those of one step from the predicted state. A token that is unknown, or is not
     there, is x = 0 (section 2.5), and where it is read nothing is learned.

@@ -156,7 +156,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
         check_whole(name, number)
     corpus = as_corpus(text)
     if not corpus.n_tokens:
-        raise CorpusError("the text has no tokens; there is nothing to cluster")
+        raise CorpusError("the text has no tokens to cluster: give another one")
     counts, boundary = corpus.type_counts, corpus.vocabulary.boundary_id
     kept = (counts >= min_count) & (np.arange(len(counts)) != boundary)
     if n_classes > int(kept.sum()):

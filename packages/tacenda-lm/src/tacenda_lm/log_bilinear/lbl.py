@@ -21,7 +21,7 @@ from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
-from tacenda_lm.distributions import log_softmax, rows_of_block
+from tacenda_lm.distributions import rows_of_block
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State
 from tacenda_lm.stream_model import Predictor, StreamModel
@@ -116,9 +116,13 @@ def predict(p: LBLParameters, batch: Contexts) -> Array:
 
 def score(p: LBLParameters, r: Array) -> Array:
     """Return natural log-probabilities of every word (tokens, types), eq 3.17."""
+    xp = library(r)
     s = r @ p.outputs.T
     s += p.biases[:, 0]
-    return log_softmax(s)
+    # the largest score becomes 0, so that exp cannot overflow
+    s -= xp.amax(s, axis=1, keepdims=True)
+    s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
+    return s
 
 
 def softmax(

@@ -108,7 +108,7 @@ class Mixture(LanguageModel):
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
         # `_count_fits` of each component when the weights were fitted; empty for weights that were not
-        self._weighed: dict[str, list[int]] = {}
+        self._weighed: dict[str, int] = {}
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
@@ -437,10 +437,9 @@ def _make_map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
     return theirs.encode(first.words, remember=False)
 
 
-def _count_fits(model: Any) -> list[int]:
-    """Return ``n_fits`` of a model and of the models in it."""
-    inner = (n for part in model.nested().values() for n in _count_fits(part))
-    return [getattr(model, "n_fits", 0), *inner]
+def _count_fits(model: Any) -> int:
+    """Return the fits of a model and of the models in it."""
+    return int(getattr(model, "n_fits", 0)) + sum(map(_count_fits, model.nested().values()))
 
 
 def _renumber(words: Ids, ids: _Map) -> Ids:

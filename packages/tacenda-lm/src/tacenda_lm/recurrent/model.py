@@ -5,7 +5,7 @@ It is trained on windows of parallel streams, with a learning rate that falls, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tacenda.array_ops import merge_rows
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
+from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult
 from tacenda.fitting.settings import Position
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
@@ -30,7 +30,7 @@ from tacenda_lm.recurrent.network import (
 )
 from tacenda_lm.sequences import Ids
 from tacenda_lm.stream_model import StreamModel
-from tacenda_lm.streams import Stream
+from tacenda_lm.streams import RingWindows, Stream
 from tacenda_lm.training import (
     Gradient,
     StreamTrainer,
@@ -181,34 +181,6 @@ class RecurrentLM(StreamModel):
 
 
 # -- training ----------------------------------------------------------------------------------------
-
-
-class RingWindows:
-    """The windows of a text, which is a ring: after its last word comes its first.
-
-    Each epoch cuts the ring at another place into streams of equal length. A step reads a window of every stream, and
-    the states at its end begin the next window. An epoch reads every word, and less than one word a stream again.
-    """
-
-    def __init__(self, text: Ids, streams: int, window: int, seed: int) -> None:
-        self.text, self.streams, self.window, self.seed = text, streams, window, seed
-        self._stream_length = -(-len(text) // streams)
-
-    def n_batches(self, epoch: int) -> int:
-        return -(-self._stream_length // self.window)
-
-    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
-        """Yield the places (steps, streams) that each step reads, and whether it is the first of the epoch."""
-        rng = np.random.default_rng([self.seed, epoch])
-        cut = int(rng.integers(len(self.text)))
-        starts = cut + self._stream_length * np.arange(self.streams)
-        for batch in range(skip, self.n_batches(epoch)):
-            begin = batch * self.window
-            steps = np.arange(begin, min(begin + self.window, self._stream_length))
-            yield (steps[:, None] + starts) % len(self.text), batch == 0
-
-    def fingerprint(self) -> str:
-        return fingerprint_arrays((self.text,), "windows", self.streams, self.window, self.seed)
 
 
 @dataclass
