@@ -1,5 +1,6 @@
 """Programs in processes of their own, and the command line in this one."""
 
+import ast
 import multiprocessing
 import os
 import runpy
@@ -24,6 +25,17 @@ def output_of(*arguments, **more):
     done = run_python(*arguments, **more)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
     return done.stdout
+
+
+def imports_of(modules):
+    """The modules of ours, and the heavy ones of others, that a process with spaCy imports with these."""
+    code = (
+        "import importlib, sys, spacy; before = set(sys.modules)\n"
+        f"for name in {sorted(modules)}: importlib.import_module(name)\n"
+        "heavy = {'numba', 'scipy', 'safetensors', 'typer'}\n"
+        "print({x for x in set(sys.modules) - before if 'tacenda' in x or x in heavy})"
+    )
+    return ast.literal_eval(output_of("-c", code))
 
 
 def run_here(program, *arguments):

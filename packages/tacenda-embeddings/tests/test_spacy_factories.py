@@ -1,11 +1,10 @@
 """What is installed: entry points that load, stay light, and build components with default settings."""
 
-import ast
 from importlib.metadata import distribution
 
 import spacy
 
-from support.processes import output_of
+from support.processes import imports_of
 
 FACTORIES = ("lds_embeddings", "token_embeddings")
 ARCHITECTURES = ("tacenda.DocTensor.v1", "tacenda.ConcatEmbed.v1")
@@ -28,14 +27,7 @@ def test_entry_points_resolve():
 def test_importing_the_entry_points_imports_no_model():
     """A factory that fails to import would break every pipeline of the environment."""
     modules = {point.module for point in list_entry_points().values()}
-    code = (
-        "import importlib, sys, spacy; before = set(sys.modules)\n"
-        f"for name in {sorted(modules)}: importlib.import_module(name)\n"
-        "new = {name for name in set(sys.modules) - before if 'tacenda' in name or name in "
-        "{'numba', 'scipy', 'safetensors', 'typer'}}\n"
-        "print(sorted(new))"
-    )
-    assert set(ast.literal_eval(output_of("-c", code))) == {
+    assert imports_of(modules) == {
         "tacenda",
         "tacenda.errors",
         "tacenda.lazy",

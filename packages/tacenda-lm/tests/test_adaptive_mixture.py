@@ -111,15 +111,20 @@ def test_what_is_fitted_is_the_best_near_it_and_better_than_fixed_weights(models
     assert mixture.fitted_on["weights_n_tokens"] == mixture.perplexity(VALID).n_tokens
 
 
-def test_it_follows_a_text_that_changes():
-    """Two components, each of which knows one half of a text: fixed weights can only wait for both."""
-    one, two = ["a b c d"] * 50, ["d c b a"] * 50
-    corpus = KneserNey(order=2).fit([*one, *two])
-    parts = [
-        KneserNey(order=2).fit(tacenda.Corpus.from_text(t, vocabulary=corpus.vocabulary))
-        for t in (one, two, ["a a"])
-    ]
-    text = [*one[:20], *two[:20], *one[:20], *two[:20]]
+ONE, TWO = ["a b c d"] * 50, ["d c b a"] * 50
+
+
+@pytest.fixture
+def parts():
+    """Components that know one of two texts each, and one that knows neither."""
+    words = KneserNey(order=2).fit([*ONE, *TWO]).vocabulary
+    texts = (tacenda.Corpus.from_text(t, vocabulary=words) for t in (ONE, TWO, ["a a"]))
+    return [KneserNey(order=2).fit(each) for each in texts]
+
+
+def test_it_follows_a_text_that_changes(parts):
+    """Each of two components knows one half of a text: fixed weights can only wait for both."""
+    text = [*ONE[:20], *TWO[:20], *ONE[:20], *TWO[:20]]
     fixed = Mixture(parts[:2]).fit_weights(text, context="stream")
     for used in (parts[:2], parts):  # a component without weight is evidence about the others
         mixture = AdaptiveMixture(used, [1, 1, 0][: len(used)]).fit_weights(text, context="stream")
@@ -178,19 +183,12 @@ def test_a_state_of_a_mixture_with_fixed_weights_is_refused(models):
         AdaptiveMixture(models).advance(Mixture(models).start(), 1)
 
 
-def test_a_component_that_did_not_help_can_come_back():
+def test_a_component_that_did_not_help_can_come_back(parts):
     """A text in which it never predicts better leaves it a share, from which it takes over another text."""
-    one, two = ["a b c d"] * 50, ["d c b a"] * 50
-    corpus = KneserNey(order=2).fit([*one, *two])
-    parts = [
-        KneserNey(order=2).fit(tacenda.Corpus.from_text(t, vocabulary=corpus.vocabulary))
-        for t in (one, two)
-    ]
-    mixture = AdaptiveMixture(parts).fit_weights(one, context="stream")
+    mixture = AdaptiveMixture(parts[:2]).fit_weights(ONE, context="stream")
     assert 5e-9 < mixture.weights["model-1"] < 1e-7
     mixture.adaptation, mixture.memory = 10.0, 0.9
-    last = mixture.token_log_probs([" ".join(two)])[0][-40:]
-    expected = parts[1].token_log_probs([" ".join(two)])[0][-40:]
+    last, expected = (m.token_log_probs([" ".join(TWO)])[0][-40:] for m in (mixture, parts[1]))
     np.testing.assert_allclose(last, expected, atol=0.1)
-    again = mixture.fit_weights(two, context="stream")
-    assert again.weights == AdaptiveMixture(parts).fit_weights(two, context="stream").weights
+    again = mixture.fit_weights(TWO, context="stream").weights
+    assert again == AdaptiveMixture(parts[:2]).fit_weights(TWO, context="stream").weights

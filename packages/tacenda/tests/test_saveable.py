@@ -9,6 +9,7 @@ import pytest
 
 import tacenda
 from support.plugins import registered
+from support.scale import Pair
 from tacenda import artifact
 from tacenda.arrays import Array, Arrays, Float32, Float64, Int64, below, up_to
 from tacenda.artifact import Artifact
@@ -47,20 +48,11 @@ class Scale(Estimator):
         super().__init__(settings)
 
 
-class Sum(Estimator):
+class Sum(Pair):
     kind, name = "language_models", "test_sum"
 
     def __init__(self, **parts):
-        self.parts = parts
-
-    def config_dict(self):
-        return {}
-
-    def arrays(self):
-        return {}
-
-    def nested(self):
-        return self.parts
+        super().__init__(parts)
 
     @classmethod
     def from_arrays(cls, config, arrays, nested=None):
