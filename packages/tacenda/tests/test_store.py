@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -215,16 +216,19 @@ def test_a_lock_is_free_again_though_a_child_that_was_forked_meanwhile_lives_on(
 
 
 @posix
-def test_a_forked_child_that_ends_leaves_the_lock_to_its_parent(tmp_path):
+@pytest.mark.parametrize("hold", [partial(store.locked, wait=False), store.claim])
+def test_a_forked_child_that_ends_leaves_the_folder_to_its_parent(tmp_path, hold):
     with ExitStack() as stack:
-        stack.enter_context(store.locked(tmp_path))
+        stack.enter_context(hold(tmp_path))
         child = os.fork()
         if child == 0:
             stack.close()
             os._exit(0)
         os.waitpid(child, 0)
-        with pytest.raises(BlockingIOError), store.locked(tmp_path, wait=False):
+        said = f"process {os.getpid()} " if hold is store.claim else "Errno"
+        with pytest.raises(BlockingIOError, match=said), hold(tmp_path):
             pass
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -308,22 +312,6 @@ def test_what_this_user_may_not_look_into_is_a_clear_error(tmp_path, monkeypatch
     monkeypatch.setattr(os, "lstat", lstat)
     with pytest.raises(ArtifactError, match=r"no access to '/root/models' for this user"):
         reading.path_of("/root/models", ArtifactError)
-
-
-def test_a_forked_child_that_ends_leaves_the_folder_claimed_by_its_parent(tmp_path):
-    with ExitStack() as stack:
-        stack.enter_context(store.claim(tmp_path))
-        child = os.fork()
-        if child == 0:
-            stack.close()
-            os._exit(0)
-        os.waitpid(child, 0)
-        with (
-            pytest.raises(BlockingIOError, match=f"process {os.getpid()} "),
-            store.claim(tmp_path),
-        ):
-            pass
-    assert names(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_claimed_on_a_full_disk_is_left_as_it_was(tmp_path, monkeypatch):
