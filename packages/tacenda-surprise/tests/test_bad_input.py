@@ -37,17 +37,16 @@ def fitted():
     return fit
 
 
-class Interrupts:
-    """A callback that is Ctrl-C."""
+class Interrupts(Callback):
+    """Ctrl-C at a step."""
+
+    def __init__(self, step=1):
+        self.left = step
 
     def on_step(self, run):
-        raise KeyboardInterrupt
-
-    def on_evaluation(self, run, evaluation):
-        pass
-
-    def on_epoch_end(self, run):
-        pass
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
 
 
 def test_of_a_pair_rated_twice_the_last_rating_counts(make, fitted):
@@ -145,21 +144,12 @@ def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, tests
 
 
 def test_both_fits_of_early_stopping_are_resumed(trainset, testset, tmp_path):
-    class StopsAt(Interrupts):
-        def __init__(self, step):
-            self.left = step
-
-        def on_step(self, run):
-            self.left -= 1
-            if not self.left:
-                raise KeyboardInterrupt
-
     def make():
         return ConditionalPMF(**SMALL, validation=0.1)
 
     for steps in (3, 4):  # in the first fit, then in the second
         with pytest.raises(KeyboardInterrupt):
-            make().fit(trainset, checkpoints=tmp_path, callbacks=[StopsAt(steps)])
+            make().fit(trainset, checkpoints=tmp_path, callbacks=[Interrupts(steps)])
     resumed = make().fit(trainset, checkpoints=tmp_path, resume=True)
     assert resumed.test(testset) == make().fit(trainset).test(testset)
 
@@ -340,11 +330,8 @@ def test_ids_that_say_none_are_texts_like_others(fitted):
 def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
     algo = fitted(make, [("a", "x", 1.0), ("b", "y", 3.0), ("a", "y", 2.0)])
     for items, values, message in (
-        ([1, 1], [2.0, 3.0], "an item number is repeated"),
         ([0.5], [2.0], "item numbers are of type float64; give integers"),
         (["x"], [2.0], "item numbers are of type <U1; give integers, or raw ids to fold_in"),
-        ([0], ["good"], "are no numbers, one rating for every item"),
-        ([0], [9.0], "a rating is off the scale 1 to 5"),
         ([1, 0], [3.0, np.nan], "a rating is not finite: item number 0 has nan; correct it or"),
         ([1, 0], [3.0, 1e300], r"a rating is not finite: item number 0 has 1e\+300; correct it or"),
         ([1, 0], [3.0, 9], "off the scale 1 to 5: item number 0 has 9.0; correct it or leave it"),

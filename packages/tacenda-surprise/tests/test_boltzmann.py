@@ -8,7 +8,6 @@ from scipy.special import softmax
 from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError
-from tacenda.fitting import Callback
 from tacenda.fitting.history import DivergenceError
 from tacenda.fitting.trainer import pack
 from tacenda.ratings import IdIndex, Ratings, split
@@ -298,25 +297,13 @@ def test_the_weights_of_identities_have_a_penalty_of_their_own(ratings):
 # -- interruption ----------------------------------------------------------------------------------
 
 
-class Interrupt(Callback):
-    def on_epoch_end(self, run):
-        if run.epoch == 4:
-            raise KeyboardInterrupt
-
-
-def interrupted(model, ratings, folder, **more):
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(ratings, callbacks=[Interrupt()], checkpoints=folder, **more)
-
-
 def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
-    interrupted(ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
+    model = ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0)
+    model.fit(ratings, checkpoints=tmp_path)
     unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
     more = Identities.from_pairs(np.array([0]), unrated, ratings.n_users, ratings.n_items)
     with pytest.raises(FittingError, match="belongs to a different fit"):
-        ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0).fit(
-            ratings, identities=more, checkpoints=tmp_path
-        )
+        model.fit(ratings, identities=more, checkpoints=tmp_path)
 
 
 # -- more ratings ----------------------------------------------------------------------------------

@@ -66,12 +66,12 @@ class RBM(RatingAlgorithm):
         values: dict[str, Any] = {"orientation": "user", "ordinal": False, "offset": False}
         values |= {"optimizer": "sgd", "lr_all": 0.001, "lr_decay": 1.0, "reg_all": 0.01}
         values |= {"reg_side": 0.01} if cls.conditional else {}
-        model = cls.from_settings({**values, "n_epochs": 250, "validation": 0.05, **options})
-        if model.settings.validation:
-            stopping: dict[str, Any] = {"patience": max(model.settings.n_epochs, 1), "refit": False}
-            rest = {name: value for name, value in stopping.items() if name not in options}
-            model.settings = replace(model.settings, **rest)
-        return model
+        values |= {"n_epochs": 250, "validation": 0.05, **options}
+        model = cls.from_settings(values)
+        if not model.settings.validation:
+            return model
+        patience = max(model.settings.n_epochs, 1)
+        return cls.from_settings({"patience": patience, "refit": False, **values})
 
     # -- fitting -----------------------------------------------------------------------------------
 
