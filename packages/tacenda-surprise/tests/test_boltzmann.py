@@ -33,6 +33,13 @@ def structured():
     return synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
 
 
+def make_trainer(ratings, seed=0, **options):
+    scale = Scale.of(Catalogue.of(ratings), ratings)
+    settings = RBMSettings(orientation="user", **options)
+    cases = CaseData.of(settings, scale, ratings, None)
+    return ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases), cases
+
+
 def everybody(ratings):
     grid = np.indices((ratings.n_users, ratings.n_items)).reshape(2, -1)
     return grid[0], grid[1]
@@ -44,12 +51,9 @@ def everybody(ratings):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     """Steps that change no parameter have other errors, and the same ones again with the same seed."""
-    scale = Scale.of(Catalogue.of(ratings), ratings)
 
     def errors(seed):
-        settings = RBMSettings(n_hidden=4, orientation="user")
-        cases = CaseData.of(settings, scale, ratings, None)
-        trainer = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
+        trainer, _ = make_trainer(ratings, seed, n_hidden=4)
         start = {n: np.full_like(p, 0.5) for n, p in pack(trainer.learned).items()}
         trainer.load_parameters(start)
         return [trainer.step((np.arange(20),), 0.0).loss for _ in range(4)]
@@ -61,10 +65,7 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
 
 
 def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
-    scale = Scale.of(Catalogue.of(ratings), ratings)
-    settings = RBMSettings(n_hidden=4, orientation="user")
-    cases = CaseData.of(settings, scale, ratings, None)
-    trainer = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
+    trainer, cases = make_trainer(ratings, n_hidden=4)
     divergence = boltzmann.boltzmann_divergence
 
     def without_gradients(*arguments):
@@ -92,15 +93,12 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
     levels = (rng.random((n_cases, n_visible, 1)) > edges).sum(axis=2).clip(max=4)
     users, items = np.indices(levels.shape).reshape(2, -1)
     ratings = Ratings.from_arrays(users, items, levels.ravel() + 1.0)
-    catalogue = Catalogue.of(ratings)
-    scale = Scale.of(catalogue, ratings)
-    settings = RBMSettings(orientation="user")
-    cases = CaseData.of(settings, scale, ratings, None)
+    trainer, cases = make_trainer(ratings)
     assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
     assert np.corrcoef(slopes, cases.slopes)[0, 1] > 0.95
 
-    machine = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases).machine()
-    every = np.arange(n_visible)
+    machine, every = trainer.machine(), np.arange(n_visible)
+    scale = Scale.of(Catalogue.of(ratings), ratings)
     found = [
         estimate_case_slope(machine, scale, every, row.astype(np.int32), 5.0) for row in levels
     ]
