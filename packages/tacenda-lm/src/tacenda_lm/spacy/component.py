@@ -195,7 +195,20 @@ class LanguageModelScorer(ModelComponent):
 
         def fit() -> Any:
             unfitted = plugins.make("language_models", model, settings, distribution=distribution)
-            return self._fit(unfitted, corpus, valid, tokenizer, split, vocabulary)
+            text, names = self._read(corpus, tokenizer, split, vocabulary)
+            held_out = None
+            if valid is not None:
+                held_out, _ = self._read(valid, tokenizer, split, {"vocabulary": text.vocabulary})
+            fitted = unfitted.fit(text, held_out)
+            facts: dict[str, Any] = {"text": names}  # for the card of the model
+            if not isinstance(corpus, Corpus):
+                resolved = resolve_tokenizer(tokenizer, self._nlp())
+                name = getattr(resolved, "name", resolved if isinstance(resolved, str) else None)
+                facts |= {"tokenizer": name, "split": split}
+                facts["token_normalization"] = asdict(self.normalize)
+            known = {name: fact for name, fact in facts.items() if fact is not None}
+            fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
+            return fitted
 
         of_fit: dict[str, Any] = {"valid": valid, "model": model, "settings": settings}
         of_fit["distribution"] = distribution
@@ -206,31 +219,6 @@ class LanguageModelScorer(ModelComponent):
             of_fit, of_text = {**of_fit, **splitting}, vocabulary
         self._initialize(nlp, artifact, corpus, fit, of_fit, of_text)
         self._survey_examples(get_examples)
-
-    def _fit(
-        self,
-        model: Any,
-        corpus: Any,
-        valid: Any,
-        tokenizer: Any,
-        split: str,
-        vocabulary: dict[str, Any],
-    ) -> Any:
-        """Return the model fitted to raw text, with facts about the text for its card."""
-        text, names = self._read(corpus, tokenizer, split, vocabulary)
-        held_out = None
-        if valid is not None:
-            held_out, _ = self._read(valid, tokenizer, split, {"vocabulary": text.vocabulary})
-        fitted = model.fit(text, held_out)
-        facts: dict[str, Any] = {"text": names}
-        if not isinstance(corpus, Corpus):
-            resolved = resolve_tokenizer(tokenizer, self._nlp())
-            name = getattr(resolved, "name", resolved if isinstance(resolved, str) else None)
-            facts |= {"tokenizer": name, "split": split}
-            facts["token_normalization"] = asdict(self.normalize)
-        known = {name: fact for name, fact in facts.items() if fact is not None}
-        fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
-        return fitted
 
     def _read(
         self, text: Any, tokenizer: Any, split: str, settings: dict[str, Any]
