@@ -536,7 +536,10 @@ def test_rescoring_adds_the_model_to_the_own_scores(model):
     assert model.rescore([]) == []
     with pytest.raises(DataError, match="hypothesis 2 is nan"):
         model.rescore([("a", -1.0), ("b", math.nan)])
-    for wrong in (["a b", "c"], [("a", "b")], [("a", None)], 3):
+    coarse = model.rescore(hypotheses, weight=np.float32(0.5), word_bonus=Fraction(1, 10))
+    assert [repr(each.total) for each in coarse] == [repr(each.total) for each in found]
+    assert model.rescore([("a", 1.0)], weight=10**400)[0].total == -math.inf
+    for wrong in (["a b", "c"], [("a", "b")], [("a", None)], [("a", 10**400)], 3):
         with pytest.raises(DataError, match=r"give \(sentence, score\) pairs"):
             model.rescore(wrong)
 

@@ -105,10 +105,7 @@ def sample(
         The temperature, k, max_words or seed is out of range, or every word that may be drawn has probability 0.
     """
     check_whole("max_words", max_words)
-    try:
-        divisor = float(temperature) if isinstance(temperature, Real) else math.nan
-    except OverflowError:  # an integer or a fraction above all floats
-        divisor = math.inf
+    divisor = _to_float(temperature) if isinstance(temperature, Real) else math.nan
     if not 0 < divisor < math.inf:
         raise ConfigurationError(
             f"temperature must be a finite number above 0, not {temperature!r}"
@@ -248,9 +245,10 @@ def rescore(
         raise ConfigurationError(
             f"weight and word_bonus must be numbers, not {weight!r:.40} and {word_bonus!r:.40}"
         )
+    factor, bonus = _to_float(weight), _to_float(word_bonus)
     try:
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"give (sentence, score) pairs as hypotheses: {error}") from error
     tokens = [model._tokens(sentence) for sentence, _ in pairs]
     scored = model.token_log_probs(tokens)
@@ -259,7 +257,7 @@ def rescore(
     for i, ((sentence, score), words, log_probs) in enumerate(triples, start=1):
         log_prob = float(log_probs.sum())
         # an impossible sentence has the log-probability -inf, which times zero is NaN
-        total = score + (weight * log_prob if weight else 0.0) + word_bonus * len(words)
+        total = score + (factor * log_prob if factor else 0.0) + bonus * len(words)
         if math.isnan(total):
             raise DataError(
                 f"the total of hypothesis {i} is nan: its score is {score} and its log-probability {log_prob}, "
@@ -267,6 +265,14 @@ def rescore(
             )
         rescored.append(Rescored(sentence, total, score, log_prob))
     return sorted(rescored, key=lambda hypothesis: -hypothesis.total)
+
+
+def _to_float(number: Any) -> float:
+    """Return a number of any type as a float, infinity for an integer or a fraction beyond all floats."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _find_largest(values: Float64, k: int) -> npt.NDArray[np.intp]:
