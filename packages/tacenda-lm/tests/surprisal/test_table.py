@@ -529,6 +529,7 @@ def test_texts_of_several_files_have_names_of_their_own(model, items, write_file
     assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
     named = {1: "a", "1": "a", "1 (2)": "a"}
     assert values(surprisal_table(model, named), "text") == ["1", "1 (3)", "1 (2)"]
+    assert values(surprisal_table(model, {"z": several[0]}), "text") == ["z"]
 
 
 def test_columns_of_the_file_that_bear_our_names_stay_under_others(model, items):

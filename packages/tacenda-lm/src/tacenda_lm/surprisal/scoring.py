@@ -46,7 +46,7 @@ _TABLES = (".csv", ".tsv", ".tab")
 #: A text is a string or, as a path, a file.
 _OneText: TypeAlias = str | os.PathLike[str]
 #: One text, several, texts by their names, or the items of an experiment.
-Texts: TypeAlias = _OneText | Item | Iterable[_OneText | Item] | Mapping[Any, _OneText]
+Texts: TypeAlias = _OneText | Item | Iterable[_OneText | Item] | Mapping[Any, _OneText | Item]
 #: Whether a word is scored given all words before it in its text, or in its sentence.
 Reach: TypeAlias = Literal["text", "sentence"]
 
@@ -199,14 +199,14 @@ def _list_names(number: int, key: object, text: object) -> tuple[str, ...]:
 
     Raises CorpusError for an object that is not a text.
     """
-    if isinstance(text, Item):
-        return (text.name, *text.longer_names)
-    if not isinstance(text, str | os.PathLike):
+    if not isinstance(text, str | os.PathLike | Item):
         raise CorpusError(
             f"a text must be a string, a Path or an item, not {text!r:.40} of type {type(text).__name__}"
         )
     if key is not None:
         return (str(key),)
+    if isinstance(text, Item):
+        return (text.name, *text.longer_names)
     return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
 
 
