@@ -91,16 +91,9 @@ def _read(prefix: str, get: Callable[[DocScores, slice], Any], piece: Token | Sp
     return get(scores, slice(0, len(scores.start)))
 
 
-def _get_token_logprob(scores: DocScores, words: slice) -> float:
-    if words.stop - words.start == 1:  # the common case, in which items are much faster than sums
-        share = 0.0 if scores.share is None else scores.share.item(words.start)
-        return scores.log_prob.item(words.start) + share
-    return float(scores.add_shares(words).sum())
-
-
 def _get_surprisal(scores: DocScores, words: slice) -> float:
     # whitespace has 0.0, not -0.0
-    return 0.0 - _get_token_logprob(scores, words) / math.log(2)
+    return 0.0 - scores.sum_words(words) / math.log(2)
 
 
 def _get_oov(scores: DocScores, words: slice) -> bool:
@@ -124,7 +117,7 @@ def _get_measure(name: str, scores: DocScores, words: slice) -> float | None:
 
 
 def _get_logprob(scores: DocScores, words: slice) -> float:
-    return float(scores.add_shares(words).sum() + scores.select_eos(words).sum())
+    return scores.sum_words(words) + float(scores.select_eos(words).sum())
 
 
 def _get_eos(scores: DocScores, words: slice) -> float | None:
@@ -134,7 +127,7 @@ def _get_eos(scores: DocScores, words: slice) -> float | None:
 
 _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (Token, "surprisal", _get_surprisal),
-    (Token, "lm_logprob", _get_token_logprob),
+    (Token, "lm_logprob", DocScores.sum_words),
     (Token, "lm_oov", _get_oov),
     (Token, "lm_rank", partial(_get_of_one_word, "rank")),
     (Token, "lm_entropy", partial(_get_of_one_word, "entropy")),

@@ -159,7 +159,7 @@ def _draw_document(doc: Doc, prefix: str, max_bits: float) -> str:
         if words.start == words.stop:  # whitespace
             shown += [_escape(token.text), token.whitespace_]
             continue
-        log_prob = float(scores.add_shares(words).sum())
+        log_prob = scores.sum_words(words)
         bits = 0.0 - log_prob / _LN2  # not -0.0
         most_bits[token.text] = max(bits, most_bits.get(token.text, 0.0))
         about = f"{token.text}: {bits:.2f} bits, log p {log_prob:.3f}{_describe(words, scores)}"

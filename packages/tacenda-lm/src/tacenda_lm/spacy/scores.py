@@ -92,10 +92,15 @@ class DocScores(NamedTuple):
         whole = np.searchsorted(self.segments, words.stop, side="right") - 1
         return self.eos[first : max(first, whole)]
 
-    def add_shares(self, words: slice) -> Float64:
-        """Return the natural log-probabilities of a range of words, unknown ones with their share of their class."""
-        log_prob = self.log_prob[words]
-        return log_prob if self.share is None else log_prob + self.share[words]
+    def sum_words(self, words: slice) -> float:
+        """Return the natural log-probability of a range of words, unknown ones with their share of their class."""
+        log_prob, share = self.log_prob, self.share
+        if (
+            words.stop - words.start == 1
+        ):  # the common case, in which items are much faster than sums
+            i = words.start
+            return log_prob.item(i) + (0.0 if share is None else share.item(i))
+        return float((log_prob[words] if share is None else log_prob[words] + share[words]).sum())
 
     def measure(self, words: slice | None = None) -> Perplexity:
         """Return the perplexity of a range of words, by default of all, with the sums it is made of."""
