@@ -1,5 +1,6 @@
 """Where the tests of this folder run: on the CPU under Triton's interpreter, else on a CUDA device."""
 
+import copy
 import os
 
 import numpy as np
@@ -42,6 +43,17 @@ class Device:
             assert ours.dtype == theirs.dtype
             scale = np.abs(theirs[np.isfinite(theirs)]).max(initial=of)
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale)
+
+    def check(self, function, *arguments, changed=(), tolerance=2e-5, of=1e-3):
+        """Compare a public function, and the arguments that it changes, with its specification; return both results."""
+        arguments = copy.deepcopy(arguments)
+        given = self.tensors(arguments)
+        expected = self.reference(function, *arguments)
+        found = function(*given)
+        self.assert_like(found, expected, tolerance, of)
+        for i in changed:
+            self.assert_like(given[i], arguments[i], tolerance)
+        return found, expected
 
 
 @pytest.fixture(scope="session")

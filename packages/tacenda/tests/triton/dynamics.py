@@ -1,7 +1,5 @@
 """Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -27,20 +25,16 @@ def problem(lengths, n_real=2, n_pairs=3, dtype=np.float32, seed=0):
 
 def assert_scans(device, arguments, *, started=False, reverse=False):
     """Kept in the middle of a wider array, and last states alone; what is beside the kept columns stays."""
-    modes, table, ids, offsets = arguments
+    _, table, ids, offsets = arguments
     states, tolerance = table.shape[1], TOLERANCE[table.dtype.type]
     initial = None
     if started:
         shape = (len(offsets) - 1, states)
         initial = np.random.default_rng(1).standard_normal(shape).astype(table.dtype)
     out = np.full((len(ids) + 2, states + 3), 7, table.dtype)
-    expected = device.reference(modal_scan, *arguments, initial, reverse, out.copy(), 2)
-    given = device.tensors((modes, table))
-    found = modal_scan(
-        *given, ids, offsets, device.tensors(initial), reverse, device.tensors(out), 2
-    )
-    device.assert_like(found, expected, tolerance)
-    last = modal_scan(*given, ids, offsets, device.tensors(initial), reverse).last
+    given = *arguments, initial, reverse
+    found, _ = device.check(modal_scan, *given, out, 2, tolerance=tolerance)
+    last = modal_scan(*device.tensors(given)).last
     assert torch.equal(last, found.last)
 
 
@@ -114,10 +108,9 @@ def test_products_of_counts(device, shape, dtype):
     rng = np.random.default_rng(width)
     dense = rng.standard_normal((columns, width), np.float32)
     r, c = rng.random(rows, np.float32), rng.random(columns, np.float32)
-    for scales in ({}, {"row_scale": r}, {"column_scale": c}, {"row_scale": r, "column_scale": c}):
-        expected = device.reference(partial(sparse_product, **scales), *counts, dense)
-        there = {name: device.tensors(scale) for name, scale in scales.items()}
-        found = sparse_product(*counts, device.tensors(dense), **there)
+    for scales in ((None, None), (r, None), (None, c), (r, c)):
+        expected = device.reference(sparse_product, *counts, dense, *scales)
+        found = sparse_product(*counts, *device.tensors((dense, *scales)))
         device.assert_like(found, expected, 1e-5)
 
 

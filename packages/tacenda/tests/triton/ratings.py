@@ -1,7 +1,5 @@
 """Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -20,25 +18,14 @@ from tacenda.kernels.ratings import (
 from tacenda.kernels.shared import adam
 from tacenda.testing.kernels import SAMPLES
 
-TOLERANCE = 2e-5
-
 
 def cases(operation):
     return pytest.mark.parametrize("case", list(SAMPLES[operation]()), ids=lambda case: case[0])
 
 
-def assert_alike(device, function, arguments, changed=()):
-    """What is returned, and what has moved."""
-    given = device.tensors(copy.deepcopy(arguments))
-    expected = device.reference(function, *arguments)
-    device.assert_like(function(*given), expected, TOLERANCE)
-    for i in changed:
-        device.assert_like(given[i], arguments[i], TOLERANCE)
-
-
 @cases("rating_visits")
 def test_visits_on_awkward_shapes(device, case):
-    assert_alike(device, rating_visits, case[1], changed=(1,))
+    device.check(rating_visits, *case[1], changed=(1,))
 
 
 @pytest.mark.parametrize("rates", [(0.0, 0.0), (0.3, 0.5), (0.02, 0.0)])
@@ -49,7 +36,7 @@ def test_visits_at_any_rate(device, rates):
     )
     arguments[4] = rates
     arguments[2] = arguments[2]._replace(factors=arguments[2].factors * np.float32(0.5))
-    assert_alike(device, rating_visits, tuple(arguments), changed=(1,))
+    device.check(rating_visits, *arguments, changed=(1,))
 
 
 def test_factors_that_no_program_holds_are_declined(device):
@@ -67,7 +54,7 @@ def test_factors_that_no_program_holds_are_declined(device):
 
 @cases("rating_scores")
 def test_scores_on_awkward_shapes(device, case):
-    assert_alike(device, rating_scores, case[1])
+    device.check(rating_scores, *case[1])
 
 
 def test_scores_of_factors_wider_than_a_tile(device):
@@ -75,12 +62,12 @@ def test_scores_of_factors_wider_than_a_tile(device):
     tables = [rng.standard_normal((rows, 300), np.float32) for rows in (4, 6)]
     biases = [rng.standard_normal(rows, np.float32) for rows in (4, 6)]
     pairs = rng.integers(-1, 4, 40), rng.integers(-1, 6, 40)
-    assert_alike(device, rating_scores, (*pairs, *tables, *biases, 3.5))
+    device.check(rating_scores, *pairs, *tables, *biases, 3.5)
 
 
 @cases("boltzmann_expectations")
 def test_expectations_on_awkward_shapes(device, case):
-    assert_alike(device, boltzmann_expectations, case[1])
+    device.check(boltzmann_expectations, *case[1])
 
 
 def divergence(*arguments):
@@ -90,7 +77,7 @@ def divergence(*arguments):
 
 @cases("boltzmann_divergence")
 def test_divergence_on_awkward_shapes(device, case):
-    assert_alike(device, divergence, case[1])
+    device.check(divergence, *case[1])
 
 
 @pytest.mark.parametrize("seed", [0, 5, (1 << 64) - 1])
@@ -109,4 +96,4 @@ def test_random_numbers_are_those_of_the_cpu(device, seed):
 
 @cases("adam")
 def test_steps_of_adam(device, case):
-    assert_alike(device, adam, case[1], changed=(0, 1, 2))
+    device.check(adam, *case[1], changed=(0, 1, 2))

@@ -28,16 +28,9 @@ def normal(seed, *shapes, dtype=np.float32):
 
 
 def assert_sums(device, arguments, tolerance=2e-5):
-    expected = device.reference(streaming_logsumexp, *arguments)
-    found = streaming_logsumexp(*device.tensors(arguments))
-    device.assert_like(found, expected, tolerance)
+    _, expected = device.check(streaming_logsumexp, *arguments, tolerance=tolerance)
     (g,) = normal(1, expected.shape, dtype=expected.dtype)
-    given = (*arguments, expected, g)
-    device.assert_like(
-        streaming_logsumexp_backward(*device.tensors(given)),
-        device.reference(streaming_logsumexp_backward, *given),
-        tolerance,
-    )
+    device.check(streaming_logsumexp_backward, *arguments, expected, g, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -81,16 +74,11 @@ def test_sums_take_any_layout_and_show_nan(device):
 
 def assert_blocks(device, made_of, pairs, weights, norms, tolerance=2e-5):
     arguments = made_of, *pairs, weights, norms
-    expected = device.reference(block_softmax, *arguments)
-    device.assert_like(block_softmax(*device.tensors(arguments)), expected, tolerance)
+    _, expected = device.check(block_softmax, *arguments, tolerance=tolerance)
     counts = np.abs(np.cos(expected * 9))
+    of = counts.max(initial=1e-3)  # counts less their shares: of one state nothing is left
     given = made_of, *pairs, expected, counts, weights
-    device.assert_like(
-        block_softmax_backward(*device.tensors(given)),
-        device.reference(block_softmax_backward, *given),
-        tolerance,
-        of=counts.max(initial=1e-3),  # counts less their shares: of one state nothing is left
-    )
+    device.check(block_softmax_backward, *given, tolerance=tolerance, of=of)
 
 
 @pytest.mark.parametrize("case", list(SAMPLES["block_softmax"]()), ids=lambda case: case[0])
@@ -120,9 +108,8 @@ def test_states_that_are_all_but_impossible(device, lowest):
     b[:, :130] = lowest
     b[:, 130:] -= 1000 if np.isinf(lowest) else 0
     weights = np.ones((1, k), np.float32)
-    found = block_softmax(*device.tensors((Vectors(x, y, b), [0], [0], weights)))
-    expected = device.reference(block_softmax, Vectors(x, y, b), [0], [0], weights)
-    device.assert_like(found, expected, 1e-4)  # scores of a thousand have so many digits less
+    given = Vectors(x, y, b), [0], [0], weights
+    found, _ = device.check(block_softmax, *given, tolerance=1e-4)  # scores of 1000: fewer digits
     np.testing.assert_allclose(found.sum(1).cpu(), 1, rtol=1e-5)
 
 
@@ -154,14 +141,9 @@ def test_vectors_and_pairs_that_do_not_fit_are_refused(device):
 
 
 def assert_words(device, arguments, tolerance=2e-5):
-    expected = device.reference(class_softmax, *arguments)
-    device.assert_like(class_softmax(*device.tensors(arguments)), expected, tolerance)
-    given = (*arguments, expected, np.abs(np.cos(expected * 9)))
-    device.assert_like(
-        class_softmax_backward(*device.tensors(given)),
-        device.reference(class_softmax_backward, *given),
-        tolerance,
-    )
+    _, expected = device.check(class_softmax, *arguments, tolerance=tolerance)
+    counts = np.abs(np.cos(expected * 9))
+    device.check(class_softmax_backward, *arguments, expected, counts, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("case", list(SAMPLES["class_softmax"]()), ids=lambda case: case[0])

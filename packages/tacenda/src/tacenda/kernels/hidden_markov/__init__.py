@@ -259,8 +259,8 @@ def block_softmax(
         A_u[j, i] = w_u[i] softmax_j (x_{c,i} . y_{c',j} + b_{c',j})    with weights (two levels: class, then state)
         A_u[j, i] = exp(x_{c,i} . y_{c',j} + b_{c',j} - l_{c,i})         with norms l (one softmax over all states)
 
-    On the CPU, float32 exponentials have a relative error of 2e-6, and at least the value 1e-38. ``threads`` share the
-    pairs, and change no result. Raises KernelError unless the pairs are sorted by their sources.
+    On the CPU, float32 exponentials have a relative error of 2e-6, and are between 1e-38 and 1.7e38. ``threads`` share
+    the pairs, and change no result. Raises KernelError unless the pairs are sorted by their sources.
     """
     x, y, b = (array.astype(np.float64) for array in vectors)
     A = np.empty((len(sources), x.shape[1], x.shape[1]))
