@@ -632,10 +632,10 @@ def _announce_fitted_lines(
     model: LanguageModel, sentences: Iterator[list[str]]
 ) -> Iterator[list[str]]:
     """Yield the sentences; after the last, print to standard error if the model was fitted to them."""
-    from tacenda_lm.line_sketch import Found, find_lines
+    from tacenda_lm.line_sketch import LineMatches, find_lines
     from tacenda_lm.sequences import encode_sentences
 
-    total: Found | None = None
+    total: LineMatches | None = None
     while batch := list(islice(sentences, _SENTENCES_PER_BATCH)):
         found = find_lines(model, *encode_sentences(batch, model.vocabulary))
         total = found if total is None or found is None else total + found

@@ -3,7 +3,7 @@
 A model gives a line that it was fitted to far fewer bits than a new one, so results on such lines say nothing about
 new text. The sketch is a Bloom filter (Bloom, 1970) with some ten bits a line: every line sets `_N_HASHES` bits of it,
 and a line whose bits are all set was probably one of them. About 1 new line in 100 passes, too, so one or two mean
-nothing: `Found` compares the number that passes with the number expected by chance.
+nothing: `LineMatches` compares the number that passes with the number expected by chance.
 
 Lines are compared by the ids of their words. Only lines with at least `SHORTEST` known words count, because shorter
 ones ("he said .") recur in any text. Of a text with more than `_MAX_LINES` such lines, the sketch has only a share,
@@ -38,15 +38,15 @@ _U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Found:
+class LineMatches:
     """The number of lines of a text that pass a sketch. Counts of two parts of a text can be added."""
 
     n_lines: int  # with enough words
     n_seen: int  # that pass
     false_positives: float  # the share of new lines that pass, too
 
-    def __add__(self, other: Found) -> Found:
-        return Found(
+    def __add__(self, other: LineMatches) -> LineMatches:
+        return LineMatches(
             self.n_lines + other.n_lines,
             self.n_seen + other.n_seen,
             max(self.false_positives, other.false_positives),
@@ -100,14 +100,14 @@ class LineSketch(Part):
             is_set[places] = True
         return cls(bits=np.packbits(is_set, bitorder="little"), one_in=one_in)
 
-    def find(self, ids: Integers, offsets: Integers, unknown: Integers) -> Found:
+    def find(self, ids: Integers, offsets: Integers, unknown: Integers) -> LineMatches:
         """Look up lines, given as for ``score_corpus``; ``unknown`` are the ids that stand for unknown words."""
         hashes = _hash_lines(ids, np.unique(offsets), unknown)
         hashes = hashes[hashes % np.uint64(self.one_in) == 0]
         seen = np.ones(len(hashes), bool)
         for places in _find_bits(hashes, 8 * len(self.bits)):
             seen &= (self.bits[places >> np.uint64(3)] >> (places & np.uint64(7)) & 1).astype(bool)
-        return Found(len(hashes), int(seen.sum()), self.false_positives)
+        return LineMatches(len(hashes), int(seen.sum()), self.false_positives)
 
     @property
     def false_positives(self) -> float:
@@ -158,7 +158,7 @@ def _find_bits(hashes: _U64, n_bits: int) -> Iterator[_U64]:
         yield (hashes + np.uint64(i) * step) % np.uint64(n_bits)
 
 
-def find_lines(model: Any, ids: Integers, offsets: Integers) -> Found | None:
+def find_lines(model: Any, ids: Integers, offsets: Integers) -> LineMatches | None:
     """Look lines up in the sketches of a model and of its components; None if there are none.
 
     The result is that of the sketch that most lines pass. ``ids`` and ``offsets`` are as for ``score_corpus``.

@@ -108,7 +108,7 @@ class Mixture(LanguageModel):
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
         # `_count_fits` of each component when the weights were fitted; empty for weights that were not
-        self._weighed: dict[str, int] = {}
+        self._known_fits: dict[str, int] = {}
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
@@ -180,18 +180,18 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_choice("context", self.own_context if context is None else context, Context)
-        before, of_weights = (self.fitted_on, self._weighed), (_REFITTED, "weights_n_tokens")
+        before, of_weights = (self.fitted_on, self._known_fits), (_REFITTED, "weights_n_tokens")
         # the facts about the old weights are left out, so that nothing warns of them
         others = {name: fact for name, fact in self.fitted_on.items() if name not in of_weights}
-        self.fitted_on, self._weighed = others, {}
+        self.fitted_on, self._known_fits = others, {}
         try:
             scores, begins = self._score_text(text, context, marks)
             self._fit_to(scores, begins)
         except BaseException:
-            self.fitted_on, self._weighed = before
+            self.fitted_on, self._known_fits = before
             raise
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
-        self._weighed = {name: _count_fits(part) for name, part in self._models.items()}
+        self._known_fits = {name: _count_fits(part) for name, part in self._models.items()}
         self.n_fits += 1
         return self
 
@@ -201,12 +201,11 @@ class Mixture(LanguageModel):
 
     def _find_refitted(self) -> list[str]:
         """Return the components that were fitted again after the weights were, before it was saved or since."""
-        saved = self.fitted_on.get(_REFITTED, ())
-        fits = {name: _count_fits(self._models[name]) for name in self._weighed}
+        saved, known = self.fitted_on.get(_REFITTED, ()), self._known_fits
         return [
             name
-            for name in self._models
-            if name in saved or fits.get(name) != self._weighed.get(name)
+            for name, model in self._models.items()
+            if name in saved or (name in known and known[name] != _count_fits(model))
         ]
 
     def _score_text(
@@ -417,7 +416,7 @@ class Mixture(LanguageModel):
     def from_artifact(cls, artifact: Artifact) -> Self:
         model = super().from_artifact(artifact)
         if "weights_n_tokens" in model.fitted_on:
-            model._weighed = {name: _count_fits(part) for name, part in model._models.items()}
+            model._known_fits = {name: _count_fits(part) for name, part in model._models.items()}
         return model
 
 
