@@ -105,12 +105,6 @@ def test_component_without_a_model_says_how_to_get_one():
         nlp.initialize()
 
 
-def test_nlp_initialize_keeps_a_model_that_is_there(toy):
-    nlp = pipeline(toy)
-    nlp.initialize()
-    assert nlp("the cat").tensor.shape == (2, toy.width)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("mode", "add"), ("context", "page"), ("batch_tokens", 0), ("target", "doc._.lds")],

@@ -5,6 +5,7 @@ import spacy
 import srsly
 
 from support.components import ComponentTests
+from support.pipelines import add
 from tacenda.errors import ArtifactError
 
 
@@ -22,18 +23,14 @@ class TestTokenEmbeddings(ComponentTests):
 
 
 def test_saving_without_a_model_over_a_saved_model_leaves_none(toy, tmp_path):
-    factory, config = "token_embeddings", {"embedder": "toy"}
-    component = spacy.blank("en").add_pipe(factory, config=config)
-    component.initialize(artifact=toy)
-    component.to_disk(tmp_path / "component")
-    empty = spacy.blank("en").add_pipe(factory, config=config)
+    add(spacy.blank("en"), "full", toy).to_disk(tmp_path / "component")
+    empty = add(spacy.blank("en"), "empty")
     empty.to_disk(tmp_path / "component")
     assert empty.from_disk(tmp_path / "component").width is None
 
 
 def test_what_cannot_be_saved_or_restored_is_refused(toy, tmp_path):
-    component = spacy.blank("en").add_pipe("token_embeddings", config={"embedder": "toy"})
-    component.initialize(artifact=toy)
+    component = add(spacy.blank("en"), "token_embeddings", toy)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ArtifactError, match=r"cannot write .*file: File exists"):
         component.to_disk(tmp_path / "file")

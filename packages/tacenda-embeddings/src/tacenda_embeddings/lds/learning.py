@@ -33,7 +33,7 @@ from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.moments import SparseMoments, project
 from tacenda_embeddings.settings import LDSSettings
 
-Notify = Callable[[str], object]  # is told each step
+Notify = Callable[[str], object]  # called with the name of each step
 
 SUBSPACE_FACTOR = 2  # EM first runs in a subspace of this many times n_states dimensions
 MAXIMUM_RADIUS = 0.995  # limit on the spectral radius of the initial A
