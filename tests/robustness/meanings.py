@@ -20,7 +20,7 @@ from specimens import exercise, fitted, load, other_data, specimens
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
-from tacenda.packed_strings import pack_words, unpack_words
+from tacenda.offsets import pack_words, unpack_words
 
 Rng = np.random.Generator
 _FACTORS = (1e-6, 1e-3, 0.1, -1.0, 10.0, 1e3, 1e6)

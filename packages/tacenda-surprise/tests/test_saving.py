@@ -10,7 +10,6 @@ import tacenda
 from support.recommenders import SMALL, trainset_of
 from tacenda import artifact
 from tacenda.errors import ArtifactError, KernelError, NotFittedError
-from tacenda.packed_strings import pack_names
 from tacenda.settings import configured_by, option
 from tacenda_surprise import (
     PMF,
@@ -21,7 +20,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     RatingAlgorithm,
 )
-from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.catalogue import Catalogue, pack_names
 from tacenda_surprise.pmf_options import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids, upgrade
 

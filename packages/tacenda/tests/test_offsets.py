@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacenda.errors import ArtifactError, DataError
-from tacenda.offsets import check_offsets, rises, runs
+from tacenda.offsets import check_offsets, pack_words, rises, runs, unpack_words
 
 WRAPPING = [0, 2**63 - 1, -2, 20]
 LIMITS = np.iinfo(np.int64)
@@ -107,3 +107,20 @@ def test_runs_have_as_many_pieces_as_fit_and_at_least_one(sizes, most, most_piec
         ]
         assert fit[0] or last == first + 1
         assert last == len(sizes) or not fit[1]
+
+
+@given(st.lists(st.text(st.characters(), max_size=6), max_size=6))
+def test_any_strings_come_back(words):
+    assert unpack_words(*pack_words(words), "names") == words
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets", "message"),
+    [
+        (b"\xff", [0, 1], "names.text is not UTF-8"),
+        ("é".encode(), [0, 1, 2], "names.offsets cut a character in two"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_name(text, offsets, message):
+    with pytest.raises(ArtifactError, match=message):
+        unpack_words(np.frombuffer(text, np.uint8), np.array(offsets), "names")

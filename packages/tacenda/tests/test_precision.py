@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from tacenda.artifact.arrays import compact, restore
+from tacenda.artifact.precision import compact, restore
 from tacenda.errors import ArtifactError
 
 SHAPES = arrays_of.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=7)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacenda
-from tacenda.artifact.arrays import compact
+from tacenda.artifact.precision import compact
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ArtifactError, TacendaError

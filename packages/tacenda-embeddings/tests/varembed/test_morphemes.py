@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.packed_strings import pack_names
+from tacenda.offsets import pack_words
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.varembed import segmenters
 from tacenda_embeddings.varembed.morphemes import BASE, Inventory
@@ -117,7 +117,8 @@ def test_the_ngram_of_a_word_is_not_the_base_also_after_loading(named):
     inventory = learned(
         ["<base>", "a<base>", "<base>b", "a<base>b"], segmenter="ngrams", base=False
     )
-    renamed = pack_names("morphemes.names", [named, *inventory.names[1:]])
+    text, offsets = pack_words([named, *inventory.names[1:]])
+    renamed = {"morphemes.names.text": text, "morphemes.names.offsets": offsets}
     known = {name: getattr(inventory, name) for name in ("vocabulary", "segmenter", "base")}
     loaded = Inventory.from_arrays(inventory.to_arrays() | renamed, **known)
     for found in (inventory, loaded):

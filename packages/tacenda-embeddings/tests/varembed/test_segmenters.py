@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.packed_strings import pack_words
+from tacenda.offsets import pack_words
 from tacenda.testing.models import STRANGE
 from tacenda_embeddings.varembed.segmenters import (
     BEGIN,

@@ -14,7 +14,7 @@ import numpy as np
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, at_least
 from tacenda.artifact.folder import Artifact
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_words, unpack_words
+from tacenda.offsets import pack_words, unpack_words
 
 
 class Part(Arrays):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact.arrays import Precision
 from tacenda.artifact.folder import Artifact
+from tacenda.artifact.precision import Precision
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import refuse_file_name
 from tacenda.corpus.marks import Marks

@@ -22,7 +22,7 @@ from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 
 from tacenda import plugins
 from tacenda.artifact import Artifact
-from tacenda.artifact.arrays import Precision
+from tacenda.artifact.precision import Precision
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, check_whole, warn
 from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitRun, FitSettings, History, Sweeps, Trainer, fit

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import LARGEST, Array, Arrays, Float32, ascending, at_least
+from tacenda.arrays import (
+    LARGEST,
+    Array,
+    Arrays,
+    Float32,
+    Offsets,
+    UInt8,
+    ascending,
+    at_least,
+    take,
+)
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
-from tacenda.packed_strings import pack_names, unpack_names
+from tacenda.offsets import pack_words, unpack_words
 from tacenda.ratings import IdIndex, Ratings
 
 Floats = npt.NDArray[np.float32]
@@ -173,3 +183,17 @@ def check_utf8(index: IdIndex) -> list[str]:
                 "the id, or read it with its encoding"
             ) from error
     return ids
+
+
+def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,), see `pack_words`."""
+    text, offsets = pack_words(names)
+    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
+
+
+def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+    """Return the strings that `pack_names` packed. Raises ArtifactError."""
+    sizes: dict[str, Any] = {}
+    text = take(arrays, f"{prefix}.text", UInt8[Array, "bytes"], sizes)
+    offsets = take(arrays, f"{prefix}.offsets", Offsets[Array, "names bytes"], sizes)
+    return unpack_words(text, offsets, prefix)

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, named, take
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
-from tacenda.packed_strings import pack_names, unpack_names
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.catalogue import Catalogue, pack_names, unpack_names
 from tacenda_surprise.choices import ImplicitFactors
 from tacenda_surprise.identities import Identities
 from tacenda_surprise.raw_ids import raw_index

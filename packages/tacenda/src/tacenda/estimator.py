@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from tacenda import plugins
 from tacenda.arrays import Arrays
-from tacenda.artifact.arrays import PRECISIONS, Precision, compact, restore
 from tacenda.artifact.folder import Artifact, read, write
+from tacenda.artifact.precision import PRECISIONS, Precision, compact, restore
 from tacenda.errors import (
     ArtifactError,
     ConfigurationError,
@@ -226,7 +226,7 @@ class Estimator:
         """Save the model into the folder ``path``, replacing an existing model in one step.
 
         ``precision`` is ``"full"``, ``"float16"`` or ``"int8"``. The last two round the large tables of a model, which
-        makes the folder smaller (`tacenda.artifact.arrays`). By default a loaded model, and each loaded model within
+        makes the folder smaller (`tacenda.artifact.precision`). By default a loaded model, and each loaded model within
         this one, is saved in the precision in which it was stored.
 
         Before anything on disk is replaced, the model is rebuilt from the data to be written.

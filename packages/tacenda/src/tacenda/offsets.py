@@ -1,6 +1,7 @@
-"""Offsets: the places at which one long array is cut into pieces, and blocks of its items."""
+"""Offsets: the places at which an array is cut into pieces, or a text into words; and blocks of the items."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,34 @@ def rechunk(blocks: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]
             waiting = [joined[end:]] if n_waiting else []
     if n_waiting:
         yield np.concatenate(waiting)
+
+
+def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return words as UTF-8 text, uint8 (bytes,), and their offsets in it, int64 (words + 1,).
+
+    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded with Python's "surrogatepass", so
+    any string can be packed.
+    """
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(data) for data in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+
+
+def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str) -> list[str]:
+    """Return the words that `pack_words` packed; `check_offsets` has checked the offsets.
+
+    Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, if they are not valid UTF-8.
+    """
+    try:
+        whole = text.tobytes().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(
+            f"{name}.text is not UTF-8 ({error.reason}); the model is damaged"
+        ) from error
+    # the whole text is decoded and then cut at offsets in characters, which is faster than decoding word by word
+    is_first = np.append((text & 0xC0) != 0x80, True)
+    if not is_first[offsets].all():
+        raise ArtifactError(f"{name}.offsets cut a character in two; the model is damaged")
+    places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
+    return [whole[i:j] for i, j in pairwise(places.tolist())]

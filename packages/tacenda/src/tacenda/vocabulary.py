@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
 from tacenda.errors import ArtifactError, CorpusError, check_whole
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_words, unpack_words
+from tacenda.offsets import pack_words, unpack_words
 from tacenda.word_classes import CLASSES, coarser_class, is_learned_name, learned_names, word_class
 
 BOUNDARY: Final = "</s>"

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8, below, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_words, unpack_words
+from tacenda.offsets import pack_words, unpack_words
 from tacenda.vocabulary import Normalization, Vocabulary, not_a_string
 from tacenda_embeddings.varembed.segmenters import SEGMENTERS, AnySegmenter, Pieces
 

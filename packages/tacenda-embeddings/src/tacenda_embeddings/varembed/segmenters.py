@@ -17,7 +17,7 @@ from scipy.special import digamma
 from tacenda.arrays import Array, Arrays, Float64, Offsets, UInt8, named
 from tacenda.errors import ArtifactError, importing
 from tacenda.forks import cached_property
-from tacenda.packed_strings import pack_words, unpack_words
+from tacenda.offsets import pack_words, unpack_words
 from tacenda.progress import track
 
 Pieces = tuple[str, ...]

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, over, take
 from tacenda.arrays import Float64 as Float64s
-from tacenda.artifact.arrays import Precision
 from tacenda.artifact.folder import Artifact, check_name
+from tacenda.artifact.precision import Precision
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text

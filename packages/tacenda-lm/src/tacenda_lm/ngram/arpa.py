@@ -35,7 +35,7 @@ import numpy as np
 from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file
 from tacenda.corpus.marks import START
 from tacenda.errors import CorpusError, DataError, warn
-from tacenda.packed_strings import pack_words
+from tacenda.offsets import pack_words
 from tacenda.progress import Progress, track
 from tacenda.reading import whole_number
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary

@@ -20,7 +20,7 @@ from tacenda import reading, store
 from tacenda.corpus.marks import START
 from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.machinery.vectors import LANES
-from tacenda.packed_strings import pack_words
+from tacenda.offsets import pack_words
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.arpa_lines import LOG10_E, write_lines

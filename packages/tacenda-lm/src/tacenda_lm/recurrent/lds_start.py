@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacenda import artifact
 from tacenda.arrays import Array, Float, take
-from tacenda.artifact.arrays import restore
+from tacenda.artifact.precision import restore
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary

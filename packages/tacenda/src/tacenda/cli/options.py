@@ -54,7 +54,7 @@ Tokenizer = Annotated[
 
 
 def _check_precision(name: str | None) -> str | None:
-    from tacenda.artifact.arrays import PRECISIONS
+    from tacenda.artifact.precision import PRECISIONS
 
     if name is not None and name not in PRECISIONS:
         raise ConfigurationError(f"--precision must be one of {', '.join(PRECISIONS)}, not {name}")
