@@ -13,13 +13,11 @@ from tacenda.errors import DataError
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(write_file):
     def write(text, name="file.txt"):
-        path = tmp_path / name
         data = text if isinstance(text, bytes) else text.encode()
-        packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
-        path.write_bytes(packed(data))
-        return path
+        pack = {"xz": lzma.compress, "gz": gzip.compress}.get(name.rpartition(".")[2], bytes)
+        return write_file(name, pack(data))
 
     return write
 
