@@ -128,6 +128,17 @@ def test_a_failed_build_leaves_no_temporary_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("tiny_blocks")
+@pytest.mark.parametrize("in_memory", [0, 150, 1000])
+def test_an_array_may_grow_while_it_is_read(in_memory):
+    array = storage.GrowingArray(np.int64, in_memory=in_memory)
+    array.append(np.arange(12))
+    for n, block in enumerate(array.blocks()):
+        assert block.tolist() == list(range(12))[5 * n : 5 * n + 5]
+        array.append(np.arange(n, n + 3) + 12 + 2 * n)
+    assert array.finish().tolist() == list(range(21))
+
+
 def test_small_corpora_stay_in_memory_and_cannot_be_written_to():
     corpus = Corpus.from_sentences(TEXTS)
     assert not isinstance(corpus.ids, np.memmap)
