@@ -4,6 +4,7 @@ import io
 import json
 import os
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -73,19 +74,17 @@ def test_a_folder_of_the_users_choice_becomes_a_data_folder(offered, tmp_path, m
     assert datasets.locate("toy").source == "TACENDA_DATA"
 
 
-def test_the_manifest_records_what_came_and_marks_it_unverified(offered, server, data_folders):
+@pytest.mark.parametrize("is_known", [False, True])
+def test_the_manifest_records_what_came_and_whether_its_hash_was_known(
+    server, data_folders, register, is_known
+):
+    download = archive(server)
+    digest = sha(server.resources["/toy.zip"].body)
+    register(downloads=(replace(download, hash=f"sha256:{digest}" if is_known else None),))
     datasets.fetch("toy", **OPTIONS)
     (entry,) = manifest(data_folders[1] / "toy")["downloads"]
-    assert entry["url"] == f"{server.root}/toy.zip"
-    assert entry["sha256"] == sha(server.resources["/toy.zip"].body)
-    assert entry["verified"] is False
-
-
-def test_a_known_hash_is_verified(server, data_folders, register):
-    digest = sha(archive(server) and server.resources["/toy.zip"].body)
-    register(downloads=(archive(server, hash=f"sha256:{digest}"),))
-    datasets.fetch("toy", **OPTIONS)
-    assert manifest(data_folders[1] / "toy")["downloads"][0]["verified"] is True
+    found = entry["url"], entry["sha256"], entry["verified"]
+    assert found == (f"{server.root}/toy.zip", digest, is_known)
 
 
 @pytest.mark.parametrize(
