@@ -220,7 +220,7 @@ def _score_tokens(tokens, codes, tree, most, longest, results, first, last):
 @njit
 def _sum_gradients(k, visits, weights, gradient):
     """Fill the gradient of the k-th visited node's vector; return the gradient of its bias."""
-    slopes, vectors, _, begins, tokens, places, _, _ = visits
+    slopes, vectors, begins, tokens, places = visits
     total, n = np.float32(0), begins[k + 1] - begins[k]
     for i in range(n):
         weights[i] = slopes[places[begins[k] + i]]
@@ -231,10 +231,9 @@ def _sum_gradients(k, visits, weights, gradient):
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _step_nodes(tree, both_sums, rate, epsilon, visits, first, last):
+def _step_nodes(tree, both_sums, rate, epsilon, shares, visits, first, last):
     """Step the visited nodes of a share of the work by AdaGrad, each as soon as its gradient is known."""
-    (q, b), (sums, bias_sums) = tree, both_sums
-    visited, longest, work = visits[2], visits[6], visits[7]
+    (q, b), (sums, bias_sums), (visited, longest, work) = tree, both_sums, shares
     first, last = np.searchsorted(work, first), np.searchsorted(work, last)
     width = q.shape[1]
     weights, gradient = np.empty(longest, np.float32), np.empty((1, width), np.float32)
@@ -309,9 +308,9 @@ def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     )
     longest = int(np.diff(begins).max(initial=0))
     work = begins + _VISITS_PER_NODE * np.arange(len(begins))  # on all nodes before each
-    visits = slopes, vectors, visited, begins, owners, places, longest, work
+    shares, visits = (visited, longest, work), (slopes, vectors, begins, owners, places)
     step = tuple(nodes), tuple(sums), np.float32(rate), np.float32(EPSILON)
-    in_parts(_step_nodes, work[-1], threads, *step, visits)
+    in_parts(_step_nodes, work[-1], threads, *step, shares, visits)
     return Step(log_probs, d_r)
 
 
