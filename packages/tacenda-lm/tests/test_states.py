@@ -43,6 +43,16 @@ def fitted(name):
         *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
         *(("HMM", (first, bytes(20))) for first in (1, "a")),
         *(("FRBM", value) for value in (((), b""), ((0,), b"1234"))),
+        *(
+            (name, (words, bytes(size)))
+            for name, size in (
+                ("HLBL", 96),
+                ("FRBM", 0),
+                ("temporal FRBM", 24),
+                ("state space", 12),
+            )
+            for words in ((10**6,), (-1,), ("a",), "words", (1, 2, 3) * 200)
+        ),
         *(("temporal FRBM", value) for value in ((1, 2), ((0,), b""), ((0,), b"123"), 7)),
     ],
     ids=str,
@@ -101,15 +111,6 @@ def test_a_state_of_another_model_is_refused(name, other):
         for word in (1, 2, 3):
             state = fitted(other).advance(state, word)
         assert_refuses(lambda: fitted(name).log_probs([state]), DataError, f"{name}, of {other}")
-
-
-@pytest.mark.parametrize("name", ["HLBL", "FRBM", "temporal FRBM", "state space"])
-@pytest.mark.parametrize("words", [(10**6,), (-1,), ("a",), "words", (1, 2, 3) * 200], ids=str)
-def test_a_state_of_other_words_is_refused(name, words):
-    model = fitted(name)
-    state = State((words, *model.start().value[1:]))
-    assert_refuses(lambda: model.advance(state, 1), DataError, f"{name}, advance")
-    assert_refuses(lambda: model.log_probs([state]), DataError, f"{name}, log_probs")
 
 
 @pytest.mark.parametrize("name", MODELS)

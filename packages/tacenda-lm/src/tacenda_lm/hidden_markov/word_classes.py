@@ -158,7 +158,7 @@ def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _put(q, sign, left, right, own, count, tables, mass):  # type: ignore[no-untyped-def]
+def _place_word(q, sign, left, right, own, count, tables, mass):  # type: ignore[no-untyped-def]
     """Put a word into class q (sign 1), or take it out (sign -1)."""
     N, G, NT, GT = tables
     _shift(left, N, G, NT, GT, q, sign)
@@ -203,7 +203,7 @@ def _bigram_pass(order, words, classes, sizes, tables, mass):  # type: ignore[no
         _count_by_class(before, word, classes, left)
         _count_by_class(after, word, classes, right)
         # take the word out, and score what every class would gain by it
-        _put(home, -1.0, left, right, own[word], counts[word], tables, mass)
+        _place_word(home, -1.0, left, right, own[word], counts[word], tables, mass)
         score[:] = 0
         _add_gains(left, N, G, score)
         _add_gains(right, NT, GT, score)
@@ -215,7 +215,7 @@ def _bigram_pass(order, words, classes, sizes, tables, mass):  # type: ignore[no
             score[q] += _g(N[q, q] + left[q] + right[q] + own[word]) - G[q, q]
             score[q] -= 2 * (_g(mass[q] + counts[word]) - _g(mass[q]))
         best = _assign(word, score, classes, sizes)
-        _put(best, 1.0, left, right, own[word], counts[word], tables, mass)
+        _place_word(best, 1.0, left, right, own[word], counts[word], tables, mass)
         moved += best != home
     return moved
 
