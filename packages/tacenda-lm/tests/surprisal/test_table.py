@@ -167,16 +167,30 @@ def test_figures_of_the_words_before_stay_in_their_text(model):
     assert values(surprisal_table(model, "a", previous=3), "length_prev3") == [None]
 
 
-def test_spans_are_places_in_the_text(fitted, write_file):
-    text = "  The cat,\n\nand  didn't\t«stir»  \n"
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("  The cat,\n\nand  didn't\t«stir»  \n", [1, 1, 2, 2, 2]),
+        ("\ufeffThe cat\r\n\r\nand\r\n the dog.\r\n", [1, 1, 2, 3, 3]),
+    ],
+    ids=["plain", "of Windows"],
+)
+def test_spans_are_places_in_the_text(fitted, text, sentences):
     table = surprisal_table(fitted, text)
     cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
-    assert cut == values(table, "word") == text.split()
-    assert values(table, "sentence") == [1, 1, 2, 2, 2]
+    assert cut == values(table, "word") == text.removeprefix("\ufeff").split()
+    assert values(table, "sentence") == sentences
+    assert values(table, "known")[0]
+
+
+def test_spans_in_a_file_do_not_count_its_mark_and_the_first_byte_of_its_line_ends(
+    fitted, write_file
+):
+    text = "  The cat,\n\nand  didn't\t«stir»  \n"
     path = write_file("story.txt", "\ufeff" + text.replace("\n", "\r\n"))
     from_file = surprisal_table(fitted, path)
     assert set(values(from_file, "text")) == {"story.txt"}
-    assert values(from_file, "start") == values(table, "start")
+    assert values(from_file, "start") == values(surprisal_table(fitted, text), "start")
 
 
 def test_a_word_of_several_tokens_is_known_if_all_are_and_has_no_frequency_without_counts(fitted):
@@ -296,15 +310,6 @@ def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, it
     assert notes("a b. b a.", "Mr. B a", "a b.") == []  # no sentence begins there
     assert notes("a b. B a.", *["a b."] * 10) == []
     assert not any("items" in note for note in surprisal_table(model, "a b. B a.").notes)
-
-
-def test_spans_are_places_in_a_string_with_other_line_ends(fitted):
-    text = "\ufeffThe cat\r\n\r\nand\r\n the dog.\r\n"
-    table = surprisal_table(fitted, text)
-    cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
-    assert cut == values(table, "word") == ["The", "cat", "and", "the", "dog."]
-    assert values(table, "sentence") == [1, 1, 2, 3, 3]
-    assert values(table, "known")[0]
 
 
 def test_marks_are_refused_without_advice_that_cannot_be_followed(model, items):
