@@ -268,8 +268,7 @@ def fit(
             from tacenda_lm import dask
 
             fitted = dask.fit(unfitted, corpus, held_out, marks="keep")
-    for _ in _announce_fitted_lines(fitted, iter(held_out or [])):
-        pass
+    list(_announce_fitted_lines(fitted, iter(held_out or [])))
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
