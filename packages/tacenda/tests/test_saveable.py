@@ -347,9 +347,8 @@ def test_a_new_fit_of_a_rounded_model_is_saved_unrounded(tmp_path):
     )
 
 
-def test_a_note_added_to_the_facts_of_a_rounded_model_leaves_its_precision(tmp_path):
-    Lookup().fit(0).save(tmp_path / "small", precision="int8")
-    model = Lookup.load(tmp_path / "small")
+def test_a_note_added_to_the_facts_of_a_rounded_model_leaves_its_precision():
+    model = Lookup().fit(0).rounded("int8")
     model.fitted_on = {**model.fitted_on, "note": "checked"}
     assert model.precision == "int8"
 
@@ -368,7 +367,7 @@ def test_a_new_fit_of_a_model_without_learned_is_saved_unrounded():
             self.table, self.fitted_on = np.full((3, 4), 1 / 3, np.float32), {"seed": seed}
             return self
 
-    model = Plain.from_artifact(Plain().fit(0).to_artifact("int8"))
+    model = Plain().fit(0).rounded("int8")
     assert (model.precision, model.fit(0).precision) == ("int8", "full")
 
 

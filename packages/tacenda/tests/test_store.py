@@ -18,7 +18,7 @@ from support.plugins import registered
 from tacenda import artifact, datasets, reading, store
 from tacenda.corpus import Corpus
 from tacenda.datasets import fetching
-from tacenda.errors import ArtifactError, DataError, FittingError
+from tacenda.errors import ArtifactError, DataError
 from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a umask and file locks")
@@ -322,32 +322,6 @@ def test_a_folder_that_cannot_be_claimed_on_a_full_disk_is_left_as_it_was(tmp_pa
     with pytest.raises(OSError, match="No space left"), store.claim(tmp_path):
         pass
     assert names(tmp_path) == []
-
-
-def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_one_before_it(tmp_path, monkeypatch):
-    folder = CheckpointFolder(tmp_path / "checkpoint")
-    own, full = store.write_file, [False]
-
-    def write_file(path, data):
-        if full[0] and path.name == "checkpoint.json":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        own(path, data)
-
-    monkeypatch.setattr(store, "write_file", write_file)
-    try:
-        for saved in ([], [1.0]):
-            before = names(tmp_path / "checkpoint") if saved else []
-            arrays = {"x": np.arange(9.0) + len(saved)}
-            full[0] = True
-            with pytest.raises(FittingError, match="No space left"):
-                folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
-            left = set(names(tmp_path / "checkpoint"))
-            assert left - {".tacenda-owner"} == set(before) - {".tacenda-owner"}
-            full[0] = False
-            folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
-            np.testing.assert_array_equal(folder.read().best["x"], arrays["x"])
-    finally:
-        folder.release()
 
 
 def test_a_link_instead_of_the_owner_is_refused_and_not_written_through(tmp_path):

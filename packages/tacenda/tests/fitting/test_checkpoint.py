@@ -252,6 +252,26 @@ def _moment(epoch, value, best):
     return Checkpoint({"run": 1}, {"epoch": epoch}, state, best)
 
 
+def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_one_before_it(tmp_path, monkeypatch):
+    folder, own = CheckpointFolder(tmp_path), store.write_file
+
+    def write_file(path, data):
+        if path.name == MANIFEST:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        own(path, data)
+
+    for version in (1, 2):
+        moment, before = _moment(version, version, version), set(tmp_path.iterdir())
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "write_file", write_file)
+            with pytest.raises(FittingError, match="No space left"):
+                folder.write(moment, version)
+        assert set(tmp_path.iterdir()) == before | {tmp_path / ".tacenda-owner"}
+        folder.write(moment, version)
+        np.testing.assert_array_equal(folder.read().best["x"], moment.best["x"])
+    folder.release()
+
+
 def test_a_folder_that_one_fit_keeps_is_refused_to_another(tmp_path):
     first, second = CheckpointFolder(tmp_path), CheckpointFolder(tmp_path)
     first.write(_moment(5, 5.0, 4.0), best_version=4)
