@@ -10,6 +10,7 @@ from support.trees import context_sum, context_sum_backward
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.contexts import Context
+from tacenda.testing.kernels.samples import run_specification
 
 BACKENDS = ("reference", "cpu")
 
@@ -185,7 +186,6 @@ def test_arguments_that_do_not_fit_are_refused(change):
         "table": table, "ids": np.array([0, 1, 2]), "offsets": np.array([0, 3]),
         "starts": np.array([0]), "ends": np.array([3]), "context": context,
     }  # fmt: skip
-    with kernels.use("reference"):
-        context_sum(**fit)
+    run_specification(context_sum, **fit)
     with pytest.raises(KernelError):
         context_sum(**{**fit, **change})

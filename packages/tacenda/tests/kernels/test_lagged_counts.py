@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.counts import Counts, cpu, lagged_counts, merge_counts
+from tacenda.testing.kernels.samples import run_specification
 
 
 def dense(counts, vocabulary):
@@ -37,8 +38,7 @@ def test_agrees_with_the_plain_loop(stream, n_lags, n_history):
     ids = np.array(ids, np.int32)
     n_history = min(n_history, len(ids))
     actual = lagged_counts(ids, n_lags, vocabulary, n_history)
-    with kernels.use("reference"):
-        assert_same(actual, lagged_counts(ids, n_lags, vocabulary, n_history))
+    assert_same(actual, run_specification(lagged_counts, ids, n_lags, vocabulary, n_history))
 
 
 def test_the_row_is_the_later_word():
@@ -57,8 +57,7 @@ def test_rows_of_any_frequency_agree_with_the_plain_loop(monkeypatch, gathered, 
     rng = np.random.default_rng(0)
     ids = np.minimum(rng.zipf(1.4, 600) - 1, vocabulary - 1).astype(np.int32)
     actual = lagged_counts(ids, 3, vocabulary, 2)
-    with kernels.use("reference"):
-        assert_same(actual, lagged_counts(ids, 3, vocabulary, 2))
+    assert_same(actual, run_specification(lagged_counts, ids, 3, vocabulary, 2))
 
 
 @settings(max_examples=40)
@@ -91,8 +90,7 @@ def test_merging_is_the_sum_of_matrices(n_parts, rows, vocabulary, exact):
     merged = merge_counts(parts, vocabulary)
     assert merged.data.dtype == (np.int32 if exact else np.float32)
     np.testing.assert_allclose(dense(merged, vocabulary), sum(dense(p, vocabulary) for p in parts))
-    with kernels.use("reference"):
-        assert_same([merged], [merge_counts(parts, vocabulary)])
+    assert_same([merged], [run_specification(merge_counts, parts, vocabulary)])
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])

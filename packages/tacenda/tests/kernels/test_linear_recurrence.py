@@ -3,9 +3,9 @@ import importlib
 import numpy as np
 import pytest
 
-from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import cpu, linear_recurrence
+from tacenda.testing.kernels.samples import run_specification
 
 LENGTHS = {
     "no sequences": [],
@@ -34,11 +34,6 @@ def problem(lengths, states, dtype=np.float64, seed=0):
     }
 
 
-def reference(function, *args, **kwargs):
-    with kernels.use("reference"):
-        return function(*args, **kwargs)
-
-
 def assert_close(fast, slow):
     assert fast.dtype == slow.dtype
     scale = np.abs(slow).max(initial=1.0)
@@ -53,12 +48,12 @@ def assert_close(fast, slow):
 def test_agrees_with_the_plain_loop(lengths, states, dtype, reverse):
     args = problem(lengths, states, dtype)
     a = linear_recurrence(**args, reverse=reverse)
-    assert_close(a, reference(linear_recurrence, **args, reverse=reverse))
+    assert_close(a, run_specification(linear_recurrence, **args, reverse=reverse))
 
 
 def test_the_plain_loop_is_the_equation():
     args = problem([3], 2)
-    a = reference(linear_recurrence, **args)
+    a = run_specification(linear_recurrence, **args)
     F, u = args["F"], args["u"]
     expected = [u[0]]
     for t in (1, 2):
@@ -69,7 +64,7 @@ def test_the_plain_loop_is_the_equation():
 def test_many_sequences_take_several_batches():
     lengths = np.random.default_rng(4).integers(0, 12, 700)
     args = problem(lengths, 5)
-    assert_close(linear_recurrence(**args), reference(linear_recurrence, **args))
+    assert_close(linear_recurrence(**args), run_specification(linear_recurrence, **args))
 
 
 @pytest.mark.parametrize("name", LENGTHS)

@@ -14,6 +14,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels import boltzmann
 from tacenda.kernels.boltzmann import Descent, boltzmann_expectations
 from tacenda.kernels.machinery.xorshift import generate_uniforms
+from tacenda.testing.kernels.samples import run_specification
 
 
 def boltzmann_divergence(
@@ -230,9 +231,9 @@ def _inputs(given):
 def test_seeds_of_any_size():
     given = machine(tied=True, n_cases=3)
     for seed in (0, 2**63, 2**70 + 1, np.int64(-5)):
-        with kernels.use("reference"):
-            expected = boltzmann_divergence(**{**given, "seed": seed})
-        found = boltzmann_divergence(**{**given, "seed": seed})
+        seeded = {**given, "seed": seed}
+        expected = run_specification(boltzmann_divergence, **seeded)
+        found = boltzmann_divergence(**seeded)
         np.testing.assert_array_equal(found.visible_biases, expected.visible_biases)
 
 
@@ -269,8 +270,7 @@ of_any_shape = drawn(
 @of_any_shape
 def test_compiled_code_does_what_the_specification_says(**shape):
     given = random_machine(**shape)
-    with kernels.use("reference"):
-        expected = boltzmann_divergence(**given)
+    expected = run_specification(boltzmann_divergence, **given)
     found = boltzmann_divergence(**given)
     assert found.error == pytest.approx(expected.error, rel=1e-3, abs=1e-5)
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-3)
@@ -292,8 +292,7 @@ def copied(given):
 @of_any_shape
 def test_compiled_steps_are_those_of_the_specification(**shape):
     given = random_machine(**shape, identities=shape["seed"] % 2 == 0)
-    with kernels.use("reference"):
-        error, expected = boltzmann_descent(**copied(given), descent=DESCENT)
+    error, expected = run_specification(boltzmann_descent, **copied(given), descent=DESCENT)
     found_error, found = boltzmann_descent(**copied(given), descent=DESCENT)
     assert found_error == pytest.approx(error, rel=1e-3, abs=1e-5)
     for one, other in zip(found, expected, strict=True):

@@ -4,9 +4,9 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.shared import sparse_product
+from tacenda.testing.kernels.samples import run_specification
 
 
 def random_csr(rows, columns, density, seed, dtype=np.float32):
@@ -15,11 +15,6 @@ def random_csr(rows, columns, density, seed, dtype=np.float32):
     indptr = np.r_[0, np.cumsum(present.sum(axis=1))].astype(np.int64)
     counts = rng.integers(1, 100, indptr[-1]).astype(dtype)
     return indptr, np.nonzero(present)[1].astype(np.int32), counts
-
-
-def reference(*args, **kwargs):
-    with kernels.use("reference"):
-        return sparse_product(*args, **kwargs)
 
 
 def assert_close(actual, expected, scale=1.0):
@@ -46,7 +41,7 @@ def test_agrees_with_the_plain_loop(rows, columns, width, density, integer, scal
         scales["row_scale"] = rng.random(rows, dtype=np.float32)
         scales["column_scale"] = rng.random(columns, dtype=np.float32)
     actual = sparse_product(*csr, dense, threads=threads, **scales)
-    expected = reference(*csr, dense, **scales)
+    expected = run_specification(sparse_product, *csr, dense, **scales)
     assert actual.dtype == np.float32
     assert_close(actual, expected)
 
@@ -68,7 +63,10 @@ def test_reads_any_layout():
     dense = np.asfortranarray(np.random.default_rng(2).standard_normal((40, 33)), np.float32)
     scale = np.repeat(np.linspace(0, 1, 40, dtype=np.float32), 2)[::2]
     for scales in ({}, {"column_scale": scale}):
-        assert_close(sparse_product(*csr, dense, **scales), reference(*csr, dense, **scales))
+        assert_close(
+            sparse_product(*csr, dense, **scales),
+            run_specification(sparse_product, *csr, dense, **scales),
+        )
 
 
 def test_nan_and_infinity_reach_exactly_the_rows_that_use_them():
@@ -131,4 +129,4 @@ def test_float64_is_left_to_the_reference_with_a_warning():
     csr = random_csr(5, 5, 0.5, seed=5)
     with pytest.warns(RuntimeWarning, match="only float32"):
         found = sparse_product(*csr, np.ones((5, 2)))
-    np.testing.assert_array_equal(found, reference(*csr, np.ones((5, 2))))
+    np.testing.assert_array_equal(found, run_specification(sparse_product, *csr, np.ones((5, 2))))

@@ -16,6 +16,7 @@ from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels import trees
 from tacenda.kernels.trees import Codes
+from tacenda.testing.kernels.samples import run_specification
 
 
 def tree_softmax_distribution(vectors, codes, q, b):
@@ -88,9 +89,8 @@ def test_a_tree_of_three_leaves_written_out():
     codes = Codes([0, 1, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1])
     r, q, b = np.array([[2.0]]), np.array([[0.5], [-1.0]]), np.array([0.1, 0.2])
     left = 1 / (1 + np.exp(-1.1))
-    with kernels.use("reference"):
-        whole = tree_softmax_distribution(r, codes, q, b)[0]
-        pairs = tree_softmax(np.repeat(r, 2, 0), [0, 1], codes, q, b)
+    whole = run_specification(tree_softmax_distribution, r, codes, q, b)[0]
+    pairs = run_specification(tree_softmax, np.repeat(r, 2, 0), [0, 1], codes, q, b)
     np.testing.assert_allclose(whole, np.log([left, 1 - left]), 1e-13)
     np.testing.assert_allclose(pairs, np.log([left, 1 - left]), 1e-13)
 
@@ -104,8 +104,7 @@ def test_the_gradient_is_that_of_autograd(leaves, words, width):
     # A step whose size does not depend on the gradient: sums so large that no gradient changes them.
     tables, rate = (q.copy(), b.copy()), 1e8
     sums = np.full_like(b, rate**2), np.full_like(b, rate**2)
-    with kernels.use("reference"):
-        result = tree_softmax_step(r, w, codes, *tables, grad, *sums, rate)
+    result = run_specification(tree_softmax_step, r, w, codes, *tables, grad, *sums, rate)
 
     R, Q, B = (torch.from_numpy(each).requires_grad_() for each in (r, q, b))
     loss = (R.sum() + Q.sum() + B.sum()) * 0
@@ -299,8 +298,7 @@ def test_arguments_that_do_not_fit_are_refused(change):
     codes = random_codes(6, 4)
     r, _, q, b = problem(codes, 2)
     fit = {"vectors": r, "words": [0, 3], "codes": codes, "node_vectors": q, "node_biases": b}
-    with kernels.use("reference"):
-        tree_softmax(**fit)
+    run_specification(tree_softmax, **fit)
     with pytest.raises(KernelError):
         tree_softmax(**{**fit, **change})
 

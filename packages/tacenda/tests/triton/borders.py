@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda import kernels
 from tacenda.kernels import boltzmann, contexts, ratings, sequences, shared, trees
 from tacenda.kernels import hidden_markov as hmm
 from tacenda.kernels.hidden_markov import triton as of_models
-from tacenda.testing.kernels.samples import random_counts
+from tacenda.testing.kernels.samples import random_counts, run_specification
 
 TOLERANCE = 2e-5
 WIDTH = 512
@@ -53,13 +52,9 @@ def problems(width):
     yield trees.tree_softmax_step, (r, words, CODES, nodes, slopes, sums, 0.1, 1), (3, 5)
     context, table = context_of(2, width), normal(3, width, seed=2)
     yield contexts.context_sum, (table, TEXT, context), ()
-    with kernels.use("reference"):
-        found = contexts.context_sum(table, TEXT, context)
-    yield (
-        contexts.context_sum_backward,
-        (table, TEXT, context, found.before, np.cos(found.vectors)),
-        (),
-    )
+    found = run_specification(contexts.context_sum, table, TEXT, context)
+    given = table, TEXT, context, found.before, np.cos(found.vectors)
+    yield contexts.context_sum_backward, given, ()
     x, y, b = normal(5, width), normal(7, width, seed=1) / np.float32(width**0.5), normal(7)
     yield hmm.streaming_logsumexp, (x, y, b), ()
     yield hmm.streaming_logsumexp_backward, (x, y, b, normal(5) + 9, normal(5)), ()

@@ -30,7 +30,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
 from tacenda.kernels.machinery.arguments import in_place
 from tacenda.kernels.trees import Codes
-from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
+from tacenda.testing.kernels.samples import SAMPLES, Sample, run_specification
 
 __all__ = ["SAMPLES", "check_backend"]
 
@@ -144,8 +144,7 @@ def _check_operation(
             if i not in outputs:
                 _assert_same(now, then, f"{name} changes argument {i}: {label}")
         if actual is not None:
-            with kernels.use(SPECIFICATION):
-                expected = _arrays(public(*before))
+            expected = _arrays(run_specification(public, *before))
             _assert_close(actual, expected, f"{name}: {label}", rtol, atol)
     assert any(actual is not None for actual in alone), (
         f"{name} declines every input; leave it out of the backend"

@@ -197,7 +197,7 @@ def context_sum() -> Iterator[Sample]:
 def context_sum_backward() -> Iterator[Sample]:
     """The inputs and results of `context_sum`."""
     for label, (table, text, context, _, threads) in context_sum():
-        found = _reference(contexts.context_sum, table, text, context)
+        found = run_specification(contexts.context_sum, table, text, context)
         grad = np.cos(found.vectors)
         yield label, (table, text, context, found.before, grad, threads)
 
@@ -224,7 +224,7 @@ def hmm_block() -> Iterator[Sample]:
 def hmm_block_backward() -> Iterator[Sample]:
     """The inputs and results of `hmm_block`."""
     for label, arguments in hmm_block():
-        yield label, (*arguments, _reference(hmm.hmm_block, *arguments))
+        yield label, (*arguments, run_specification(hmm.hmm_block, *arguments))
 
 
 def hmm_features() -> Iterator[Sample]:
@@ -245,7 +245,7 @@ def hmm_features() -> Iterator[Sample]:
 def hmm_features_backward() -> Iterator[Sample]:
     """The inputs and results of `hmm_features`."""
     for label, arguments in hmm_features():
-        yield label, (*arguments, _reference(hmm.hmm_features, *arguments))
+        yield label, (*arguments, run_specification(hmm.hmm_features, *arguments))
 
 
 def block_softmax() -> Iterator[Sample]:
@@ -267,7 +267,7 @@ def block_softmax() -> Iterator[Sample]:
 def block_softmax_backward() -> Iterator[Sample]:
     """The inputs and results of `block_softmax`."""
     for label, arguments in block_softmax():
-        blocks = _reference(hmm.block_softmax, *arguments)
+        blocks = run_specification(hmm.block_softmax, *arguments)
         counts = np.abs(np.cos(blocks * 9)).astype(np.float32)
         yield label, (*arguments[:3], blocks, counts, arguments[3])
 
@@ -286,7 +286,7 @@ def class_softmax() -> Iterator[Sample]:
 def class_softmax_backward() -> Iterator[Sample]:
     """The inputs and results of `class_softmax`."""
     for label, arguments in class_softmax():
-        found = _reference(hmm.class_softmax, *arguments)
+        found = run_specification(hmm.class_softmax, *arguments)
         yield label, (*arguments, found, np.abs(np.cos(found * 9)))
 
 
@@ -306,7 +306,7 @@ def streaming_logsumexp() -> Iterator[Sample]:
 def streaming_logsumexp_backward() -> Iterator[Sample]:
     """The inputs and results of `streaming_logsumexp`."""
     for label, arguments in streaming_logsumexp():
-        found = _reference(hmm.streaming_logsumexp, *arguments)
+        found = run_specification(hmm.streaming_logsumexp, *arguments)
         yield label, (*arguments, found, np.cos(found))
 
 
@@ -474,10 +474,10 @@ def hidden_sums() -> Iterator[Sample]:
 # -- numbers -----------------------------------------------------------------------------------------
 
 
-def _reference(function: Any, *arguments: Any) -> Any:
-    """Return what the specification does."""
+def run_specification(function: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the result of a public function on the backend `SPECIFICATION`."""
     with kernels.use(SPECIFICATION):
-        return function(*arguments)
+        return function(*arguments, **options)
 
 
 def _offsets(lengths: Any) -> Any:
