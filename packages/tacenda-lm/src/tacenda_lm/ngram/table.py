@@ -64,12 +64,9 @@ class Sums(NamedTuple):
 
     low: float
     high: float
-    above_one: tuple[list[int], int] | None = (
-        None  # a context and a word of a probability above one after it
-    )
-    without_suffix: list[int] | None = (
-        None  # an n-gram that is listed, but not that of its last words
-    )
+    # a context and a word after it that has a probability above one
+    above_one: tuple[list[int], int] | None = None
+    without_suffix: list[int] | None = None  # an n-gram listed without that of its last words
 
     @property
     def are_one(self) -> bool:
