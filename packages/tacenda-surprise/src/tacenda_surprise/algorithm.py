@@ -49,7 +49,7 @@ from tacenda_surprise.raw_ids import (
     find_unknown,
     numbers,
 )
-from tacenda_surprise.rows import TableScores, Touched, mean_row
+from tacenda_surprise.rows import TableScores, Touched, mean_row, score_pairs
 from tacenda_surprise.top_n import By, Lists, TopLists, best_items, check_answer, find_hidden
 from tacenda_surprise.trainsets import FitData, read_data
 from tacenda_surprise.users import (
@@ -280,7 +280,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         An unknown user is predicted as the `average` one, and so is an unknown item. Raises NotFittedError.
         """
-        return self._table_scores.of_pairs(np.asarray(users), np.asarray(items))
+        mean, pairs = self.catalogue.mean, (np.asarray(users), np.asarray(items))
+        return score_pairs(self._require_tables(), self.average, mean, *pairs)
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""

@@ -33,25 +33,28 @@ def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     return np.concatenate([array, more])
 
 
+def score_pairs(
+    tables: Tables, average: Tables, mean: float, users: Numbers, items: Numbers
+) -> Floats:
+    """Score pairs of users and items (pairs,) as `TableScores` does; apart, as one pair takes microseconds."""
+    x, q, b, c, _ = tables
+    found = rating_scores(users, items, x, q, b, c, mean)
+    # faster than any() for a few
+    if len(users) and (users.item(users.argmin()) < 0 or items.item(items.argmin()) < 0):
+        strange = np.flatnonzero((users < 0) | (items < 0))
+        sides = zip((x, q, b, c), (users, items) * 2, average, strict=False)
+        x, q, b, c = (take_rows(table, side[strange], one[0]) for table, side, one in sides)
+        each = np.arange(len(strange))
+        found[strange] = rating_scores(each, each, x, q, b, c, mean)
+    return found
+
+
 class TableScores(NamedTuple):
     """Expected ratings, float32 and not clipped: the mean, biases, and products of factors; -1 is an unknown id."""
 
     tables: Tables
     average: Tables  # rows (1, ...) that stand for an unknown user and an unknown item
     mean: float
-
-    def of_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """Score pairs of users and items (pairs,)."""
-        x, q, b, c, _ = self.tables
-        found = rating_scores(users, items, x, q, b, c, self.mean)
-        # faster than any() for a few
-        if len(users) and (users.item(users.argmin()) < 0 or items.item(items.argmin()) < 0):
-            strange = np.flatnonzero((users < 0) | (items < 0))
-            sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
-            x, q, b, c = (take_rows(table, side[strange], one[0]) for table, side, one in sides)
-            each = np.arange(len(strange))
-            found[strange] = rating_scores(each, each, x, q, b, c, self.mean)
-        return found
 
     def of_users(self, users: Numbers) -> Floats:
         """Score all items for each of ``users``: (users, items)."""
