@@ -573,10 +573,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises PredictionImpossible for an unknown one unless the algorithm ``predicts_unknown``.
         """
         marked = [str(one).removeprefix(_UNKNOWN) for one in (u, i)]
-        indexes = self._users, self._items
         user, item = (
             np.array([index.get(raw, -1) if isinstance(one, str) else one])
-            for one, raw, index in zip((u, i), marked, indexes, strict=True)
+            for one, raw, index in zip((u, i), marked, (self._users, self._items), strict=True)
         )
         new = self._new_users.find(marked[:1], user)
         estimates, reasons = self._estimate(Asked(user, item, new), clip=False)

@@ -57,13 +57,7 @@ from tacenda import tall
 from tacenda.array_ops import DeviceCSR, copy, to_device, to_numpy
 from tacenda.arrays import Array
 from tacenda.fitting import StepResult, Trainer
-from tacenda.kernels.ratings import (
-    Solved,
-    Targets,
-    link_draws,
-    rating_scores,
-    rating_solves,
-)
+from tacenda.kernels.ratings import Solved, Targets, link_draws, rating_scores, rating_solves
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats

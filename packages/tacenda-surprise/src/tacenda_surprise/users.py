@@ -57,9 +57,8 @@ class FoldedFactors(NamedTuple):
             refuse_deviations()
         variance = self.spread.of_new_user(self.n_ratings)
         spread = replace(self.spread, of_users=np.array([variance], np.float32))
-        return spread.deviations(
-            np.zeros(len(items), np.int64), items, self.score(items), self.scale
-        )
+        user = np.zeros(len(items), np.int64)
+        return spread.deviations(user, items, self.score(items), self.scale)
 
 
 def refuse_deviations() -> NoReturn:
