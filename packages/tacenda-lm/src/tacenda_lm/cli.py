@@ -240,28 +240,19 @@ def fit(
     _refuse_dashes([*text, valid, vocabulary])
     options = common.options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, options, distribution, checkpoints, scheduler)
-    splitting: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "encoding": encoding,
-        "errors": errors,
-        "marks": check_marks(marks),
-        "text_field": text_field,
-    }
+    splitting: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
+    splitting |= {"marks": check_marks(marks), "text_field": text_field}
     paths.check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
         held_out = list(sentences_of(paths.input_text(valid, encoding, errors), **splitting))
-    counting: dict[str, Any] = {
-        **splitting,
-        "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
-        "max_vocabulary": max_vocabulary or None,
-        "min_count": min_count,
-        "lowercase": lowercase,
-        "digits": digits,
-    }
+    selection: dict[str, Any] = {"max_vocabulary": max_vocabulary or None, "min_count": min_count}
+    selection |= {"lowercase": lowercase, "digits": digits}
+    if vocabulary is not None:
+        selection["vocabulary"] = _read_words(vocabulary, digits, lowercase)
     if count_words:
-        counting["count_words"] = True
-    with paths.open_corpus(text, scheduler, **counting) as corpus:
+        selection["count_words"] = True
+    with paths.open_corpus(text, scheduler, **splitting, **selection) as corpus:
         if scheduler is None:
             fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
         else:
