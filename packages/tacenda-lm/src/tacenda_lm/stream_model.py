@@ -129,10 +129,10 @@ class StreamModel(LanguageModel):
         After ``</s>`` the context continues with ``across_sentences``, and starts again without.
         """
         check_step(state, word, len(self.vocabulary))
+        after = self._fitted.after(state, int(word))  # refuses a state of another model
         if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
-            self._fitted.vectors([state])  # raises DataError for a state of another model
             return self.start()
-        return self._fitted.after(state, int(word))
+        return after
 
     def log_probs(self, states: Sequence[State]) -> Floats:
         check_states(states)
