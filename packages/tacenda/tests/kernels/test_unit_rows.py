@@ -1,4 +1,4 @@
-"""Rows at unit length where they lie: whole matrices, some of their columns, and layouts without rows in a piece."""
+"""Rows scaled to unit length in place: whole matrices, some of their columns, and views that are not contiguous."""
 
 import numpy as np
 import pytest
