@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import (
-    LARGEST,
-    Array,
-    Arrays,
-    Float32,
-    Offsets,
-    UInt8,
-    ascending,
-    at_least,
-    take,
-)
+from tacenda.arrays import LARGEST, Array, Arrays, Float32, Offsets, UInt8, ascending, at_least
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.offsets import pack_words, unpack_words
 from tacenda.ratings import IdIndex, Ratings
@@ -185,15 +175,17 @@ def check_utf8(index: IdIndex) -> list[str]:
     return ids
 
 
+class _Names(Arrays):
+    text: UInt8[Array, "bytes"]
+    offsets: Offsets[Array, "names bytes"]
+
+
 def pack_names(prefix: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Return ``<prefix>.text`` uint8 (bytes,) and ``<prefix>.offsets`` int64 (names + 1,), see `pack_words`."""
-    text, offsets = pack_words(names)
-    return {f"{prefix}.text": text, f"{prefix}.offsets": offsets}
+    return _Names(*pack_words(names)).to_arrays(f"{prefix}.")
 
 
 def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str]:
     """Return the strings that `pack_names` packed. Raises ArtifactError."""
-    sizes: dict[str, Any] = {}
-    text = take(arrays, f"{prefix}.text", UInt8[Array, "bytes"], sizes)
-    offsets = take(arrays, f"{prefix}.offsets", Offsets[Array, "names bytes"], sizes)
-    return unpack_words(text, offsets, prefix)
+    saved = _Names.from_arrays(arrays, f"{prefix}.")
+    return unpack_words(saved.text, saved.offsets, prefix)

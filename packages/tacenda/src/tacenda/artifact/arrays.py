@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
-from tacenda.artifact.precision import FORMS, MARK
+from tacenda.artifact.precision import FORMS, MARK, Array
 from tacenda.errors import ArtifactError
-
-Array = npt.NDArray[Any]
 
 #: The element types an artifact holds, by safetensors' names.
 DTYPES: dict[str, np.dtype[Any]] = {

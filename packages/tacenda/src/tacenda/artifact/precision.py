@@ -31,11 +31,7 @@ PRECISIONS: tuple[Precision, ...] = ("full", "float16", "int8")
 
 #: The mark between the name of an array and its form.
 MARK = "#"
-_TYPES: dict[str, np.dtype[Any]] = {
-    "f4": np.dtype(np.float32),
-    "f8": np.dtype(np.float64),
-    "i8": np.dtype(np.int64),
-}
+_TYPES: dict[str, np.dtype[Any]] = {code: np.dtype(code) for code in ("f4", "f8", "i8")}
 FORMS = {*_TYPES, "rows", "scales", "steps"}
 _INT8_MAX = 127
 _UNUSED_SCALE_BITS = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
