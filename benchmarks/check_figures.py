@@ -89,11 +89,11 @@ CHECKS = (
     Check("embeddings-local", 'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"', "test 250",
           "task,row"),
     Check("embeddings-spacy", 'embeddings.spacy_rows --sizes 250 --seeds 0 --only recommended',
-          "test 250"),
+          "test 250", long=True),
     Check("embeddings-unseen", "embeddings.unseen --tasks treebank-drawn --sizes 250 --seeds 0 --only recommended",
           "test 250"),
     Check("embeddings-languages", 'embeddings.languages --tables embeddings-languages --tasks german --seeds 0 '
-          '--only "SumEmbed, CNN4"', "test 250", "task,row"),
+          '--only "SumEmbed, CNN4"', "test 250", "task,row", long=True),
     Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.3 --only "Lex + LDS mean"', "dev,test", "row",
           long=True),
     Check("embeddings-multiword", "embeddings.multiword --tasks french --sizes 250 --seeds 0 --only merged",
@@ -138,6 +138,7 @@ CHECKS = (
           "times default", timed=True),
     Check("embeddings-peers-speed", "embeddings.peers_speed --only default recommended", "times default", "row",
           timed=True),
+    Check("ratings-scale", "ratings.scale", "times SVD,peak GB", "model", timed=True),
     Check("scale-memory", "scale.memory --only VarEmbed", "anonymous MB,anonymous MB 10x,resident MB", timed=True),
     Check("robustness", "robustness --only bombs", "tried,refused,right,told,another model,wrong,broken"),
 )  # fmt: skip
