@@ -235,6 +235,7 @@ def run(check: Check) -> tuple[list[str], dict[str, Any]]:
         "date": date,
         **about,
         "rows": [named(check, row) for row in rows],
+        "columns": check.columns.split(","),
         "same": not found,
         **({} if ratio is None else {"median ratio": ratio}),
     }

@@ -184,6 +184,8 @@ def _again(reports: Reports, brief: bool) -> str:
     rows = [row for each in again for row in each["rows"]]
     labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
     named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
+    columns = dict.fromkeys(column for each in again for column in each["columns"])
+    compared = ", ".join(labels.get(column, column) for column in columns)
     same = "the same result" if all(each["same"] for each in again) else "another result"
     ratios = [each["median ratio"] for each in again if "median ratio" in each]
     if ratios:
@@ -191,8 +193,13 @@ def _again(reports: Reports, brief: bool) -> str:
     if brief:
         some = "One of them was" if len(rows) == 1 else f"{len(rows)} of them were"
         return f" {some} measured a second time, with {same}."
-    which = f'The row "{named}" was' if len(rows) == 1 else f"{len(rows)} rows were"
-    return f" {which} measured again {_days(again)} ({_commits(again)[0]}), with {same}."
+    shown = [set(map(str, row.values())) for _, found in reports for row in found]
+    is_here = any(set(map(str, row)) - {"None"} <= values for row in rows for values in shown)
+    which = f'The row "{named}"' if len(rows) == 1 else f"{len(rows)} rows"
+    where = "" if is_here else " of another table of this benchmark"
+    verb = "was" if len(rows) == 1 else "were"
+    about = f"{_commits(again)[0]}, columns compared: {compared}"
+    return f" {which}{where} {verb} measured again {_days(again)} ({about}), with {same}."
 
 
 def _days(runs: list[dict[str, Any]]) -> str:

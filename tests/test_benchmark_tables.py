@@ -131,23 +131,27 @@ def test_a_table_says_when_it_was_measured_and_whether_it_was_again_since_the_co
 
 
 def test_a_table_of_older_code_names_the_row_that_was_measured_again(measured, folder):
-    def line(**record):
+    def line(call="made-up columns=row", **record):
         record = {
             "date": "2026-11-27T09:00:00+00:00",
             "commit": "fedcba4321",
             "rows": [["a", None]],
+            "columns": ["size", "seconds"],
         } | record
         (folder / "repeated.json").write_text(json.dumps({"made-up": {"same": True} | record}))
-        return tables.render("made-up columns=row").splitlines()[-1].partition("abcdef1234)")[2]
+        return tables.render(call).splitlines()[-1].partition("abcdef1234)")[2]
 
     assert line() == ".*"
     measured("x = 2\n")
     again = 'The row "a" was measured again on 27 November 2026'
-    assert line() == f". {again} (commit fedcba4321), with the same result.*"
+    about = "(commit fedcba4321, columns compared: size, seconds)"
+    assert line() == f". {again} {about}, with the same result.*"
+    elsewhere = line("made-up row=b columns=row")
+    assert elsewhere.startswith('. The row "a" of another table of this benchmark was measured')
     assert ". 2 rows were measured again on 27" in line(rows=[["a"], ["b"]])
-    assert line(same=False).endswith(" (commit fedcba4321), with another result.*")
+    assert line(same=False).endswith(f"{about}, with another result.*")
     assert line(**{"median ratio": 0.97}).endswith(
-        " (commit fedcba4321), with 0.97 times these figures (median).*"
+        f"{about}, with 0.97 times these figures (median).*"
     )
     assert "Not measured again" in line(date="2026-11-21T09:00:00+00:00")
     page = "It is <!-- figure:made-up row=a column=size -->?<!-- /figure -->.\n"

@@ -6,8 +6,8 @@ A hit is an item that the user has rated in the part held out: each user's last 
 of MovieLens-1M, whose ratings have no times here, and of the generated sets (`benchmarks.ratings.generated`, on which
 the numbers of our lists were chosen). The set of likes is what users of MovieLens-100K have rated 4 or 5, without the
 ratings. Items that the user has rated before are left out. implicit's alternating least squares is given the pairs
-alone, as our model of choices is; it has a row with its defaults, and one with the width and the penalty of these that
-are best on a fifth of the training part. Surprise's SVD ranks by the expected rating. implicit is left out where it is
+alone, as our model of choices is; it has a row with its defaults, and one with the settings of `GRID` that are best on
+a fifth of the training part. Surprise's SVD ranks by the expected rating. implicit is left out where it is
 not installed.
 Every cell that is finished is kept.
 """
@@ -37,7 +37,12 @@ from tacenda_surprise.top_n import Lists, Ranked, best_items, most_popular, qual
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2
 MOVIELENS, LIKES, LARGER = "ml-100k", "ml-100k-likes", "ml-1m"
-WIDTHS, PENALTIES = (16, 32, 64, 100), (0.01, 1.0, 10.0, 100.0)
+#: What is tried of implicit: the number of factors, the penalty, and the weight of a pair that was chosen.
+GRID = {
+    "factors": (16, 32, 64, 100),
+    "regularization": (0.01, 1.0, 10.0, 20.0, 30.0, 50.0, 100.0),
+    "alpha": (1.0, 2.0, 4.0, 8.0),
+}
 
 
 class Found(NamedTuple):
@@ -138,10 +143,7 @@ def chosen(train: Ratings) -> dict[str, Any]:
     def gain(options: dict[str, Any]) -> float:
         return quality(implicit(**options)(part, users).lists, held_out, PLACES).ndcg
 
-    grid = [
-        {"factors": width, "regularization": penalty} for width in WIDTHS for penalty in PENALTIES
-    ]
-    return max(grid, key=gain)
+    return max((dict(zip(GRID, each, strict=True)) for each in product(*GRID.values())), key=gain)
 
 
 def choices(train: Ratings, users: np.ndarray) -> Found:
@@ -184,7 +186,8 @@ def protocol(_: Any) -> dict[str, Any]:
     return {
         "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
         "lists": f"{PLACES} items that the user has not rated in the training part",
-        "implicit": f"{version}; chosen settings: NDCG on a fifth of the training part",
+        "implicit": f"{version}; chosen settings: factors, penalty and alpha by NDCG on a fifth of the training "
+        "part",
         "time": "seconds of processor time, one thread",
     }
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.scale.slopes [--only LDS KneserNey] [--size 1] [--runs 3]
 
-A fit takes two seconds or more, so that what does not grow, and the clock, are a small part of it.
+A fit takes about a second or more, so that what does not grow, and the clock, are a small part of it.
 """
 
 from __future__ import annotations
