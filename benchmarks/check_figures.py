@@ -27,12 +27,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scipy import stats
+
 from benchmarks import freshness, kept, reporting
 
 # Relative: sums in another order change what training by gradients ends in by so much.
 TOLERANCE = 4e-3
 NEAR = 0.2  # what the median ratio of speeds, or of memory, may differ from 1 by
-DEVIATIONS = 4  # of seeds, where one is measured and the page has the mean of several
+CONFIDENCE = 0.99  # of the interval for one more seed, where one is measured and the page has the mean of several
 
 
 class Check(NamedTuple):
@@ -153,11 +155,17 @@ def differ(found: Any, stated: Any) -> bool:
     """Return whether a figure differs from the stated one by more than rounding; of one seed, by more than seeds do."""
     if isinstance(stated, dict):
         few = found["n"] < stated["n"]
-        allowed = DEVIATIONS * max(stated["sd"], 0.1) if few else TOLERANCE * abs(stated["mean"])
+        allowed = _interval(**stated) if few else TOLERANCE * abs(stated["mean"])
         return bool(abs(found["mean"] - stated["mean"]) > allowed)
     if isinstance(stated, int | float) and isinstance(found, int | float):
         return not math.isclose(found, stated, rel_tol=TOLERANCE)
     return bool(found != stated)
+
+
+def _interval(mean: float, sd: float, n: int) -> float:
+    """Return how far one more seed may be from the mean of ``n``: half of the interval that Student's t gives."""
+    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+    return quantile * max(sd, 0.1) * math.sqrt(1 + 1 / n)
 
 
 def median_ratio(
