@@ -319,18 +319,13 @@ def _counts(ids: Ints, n: int) -> Offsets:
 # ---- seeded splits; both parts keep the users, items and scale of the whole ----
 
 
-def _check_enough(ratings: Ratings) -> None:
-    if len(ratings) < 2:
-        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
-
-
 def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
     """Return (train, test), where test is a random ``fraction`` of the ratings: rounded, and at least one."""
     _check_fraction(fraction)
-    _check_enough(ratings)
+    order = _shuffle(ratings, seed)
     n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
     test = np.zeros(len(ratings), bool)
-    test[_make_generator(seed).permutation(len(ratings))[:n_test]] = True
+    test[order[:n_test]] = True
     return ratings.select(~test), ratings.select(test)
 
 
@@ -338,12 +333,12 @@ def folds(
     ratings: Ratings, n_folds: int = 5, *, seed: int = 0
 ) -> Iterator[tuple[Ratings, Ratings]]:
     """Iterate over (train, test), where test is each of ``n_folds`` random parts, whose sizes differ by at most 1."""
-    _check_enough(ratings)
+    order = _shuffle(ratings, seed)
     if not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
             f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
         )
-    fold = _make_generator(seed).permutation(len(ratings)) % n_folds
+    fold = order % n_folds
     return (
         (ratings.select(fold != number), ratings.select(fold == number))
         for number in range(n_folds)
@@ -356,10 +351,11 @@ def split_per_user(
     """Return (train, test), where test has ``n_test`` random ratings of every user who keeps at least ``least``."""
     check_whole("n_test", n_test)
     check_whole("least", least, 0)
+    check_whole("seed", seed, 0)
     sizes = np.diff(ratings.user_offsets)
     n_chosen = np.where(sizes >= n_test + least, n_test, 0)
     # the first in a random order
-    return _split_by_rank(ratings, _make_generator(seed).random(len(ratings)), n_chosen)
+    return _split_by_rank(ratings, np.random.default_rng(seed).random(len(ratings)), n_chosen)
 
 
 def split_last(
@@ -395,9 +391,12 @@ def _check_fraction(fraction: float) -> None:
         raise ConfigurationError(f"fraction is {fraction!r:.40}; give a number between 0 and 1")
 
 
-def _make_generator(seed: int) -> np.random.Generator:
+def _shuffle(ratings: Ratings, seed: int) -> NDArray[np.int64]:
+    """Return the places of all ratings in a random order. Raises ConfigurationError for fewer than two."""
     check_whole("seed", seed, 0)
-    return np.random.default_rng(seed)
+    if len(ratings) < 2:
+        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+    return np.random.default_rng(seed).permutation(len(ratings))
 
 
 def _split_by_rank(
