@@ -608,6 +608,32 @@ def test_the_delimiter_may_be_named():
         read_items(["word", "a"], region=["word"])
 
 
+# newer versions of Python refuse a quotation mark and a line break too
+@pytest.mark.parametrize("delimiter", ["||", "", 5, '"', "\n"])
+def test_a_delimiter_that_cannot_be_one_is_an_error_of_ours(delimiter, monkeypatch):
+    if delimiter in ('"', "\n"):
+
+        def refuse(*_, **__):
+            raise ValueError("bad delimiter value")
+
+        monkeypatch.setattr(csv, "reader", refuse)
+    with pytest.raises(DataError, match=r"cannot be read as columns: .*delimiter"):
+        read_items(["word", "a"], region="word", delimiter=delimiter)
+    if delimiter == '"':
+        with pytest.raises(DataError, match="cannot be read as columns: bad delimiter"):
+            read_items(['sep="', "word", "a"], region="word")
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_an_error_of_an_iterator_of_lines_stays_its_own(error):
+    def lines():
+        yield from ["word", "a"]
+        raise error("of the caller")
+
+    with pytest.raises(error, match="of the caller"):
+        read_items(lines(), region="word")
+
+
 # -- writing -------------------------------------------------------------------------------------------
 
 STRANGE = ['a,"b"', "\u00e9\t;", "=1+1", "<unk>", "'", "日本", "x" * 300]

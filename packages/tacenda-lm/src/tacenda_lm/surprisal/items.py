@@ -232,9 +232,12 @@ def _read_rows(
     if delimiter is None:
         delimiter = next((character for character in "\t;," if character in first), ",")
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
-    n_columns, end = 0, n_skipped
     try:
         reader = csv.reader(chain([first], ended), strict=True, **cast("Any", style))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{file} cannot be read as columns: {error}{_DELIMITER_ADVICE}") from error
+    n_columns, end = 0, n_skipped
+    try:
         for values in reader:
             start, end = end + 1, reader.line_num + n_skipped
             if not any(map(str.strip, values)):
@@ -246,8 +249,8 @@ def _read_rows(
                     f"{n_columns}{_DELIMITER_ADVICE}{_QUOTES_ADVICE if quotes else ''}"
                 )
             yield _Row(start, end, values[:n_columns])
-    except (csv.Error, TypeError) as error:  # a TypeError is for a wrong delimiter
-        advice = _QUOTES_ADVICE if quotes and isinstance(error, csv.Error) else ""
+    except csv.Error as error:
+        advice = _QUOTES_ADVICE if quotes else ""
         raise DataError(f"{file} cannot be read as columns: {error}{advice}") from error
     if not n_columns:
         yield _Row(1, 1, [])
