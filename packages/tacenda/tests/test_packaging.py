@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import tacenda
 from support.scale import Scale, registered_models  # noqa: F401
 from tacenda import artifact, plugins
-from tacenda.artifact import by_name
+from tacenda.artifact import by_name, packaging
 from tacenda.artifact.packaging import ModelCard, package, render_pyproject
 from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
@@ -103,6 +103,16 @@ def test_the_wheel_holds_no_code_and_says_what_it_is(saved, tmp_path):
         assert said in text
     assert "CC-BY-SA-4.0.\n\nBy *the authors*." in text
     assert '"power": 0.5' in text
+
+
+def test_a_model_of_a_local_version_requires_the_public_version(saved, tmp_path, monkeypatch):
+    of_plugin = replace(artifact.read(saved), distribution="tacenda-plugin")
+    artifact.write(saved, of_plugin)
+    monkeypatch.setattr(packaging, "version_of", lambda distribution: "0.2.dev3+g1a2b3c4")
+    with zipfile.ZipFile(package(saved, ABOUT, tmp_path / "dist")) as archive:
+        told = next(name for name in archive.namelist() if name.endswith("METADATA"))
+        metadata = Parser().parsestr(archive.read(told).decode())
+    assert metadata["Requires-Dist"] == "tacenda-plugin>=0.2.dev3"
 
 
 def test_the_same_model_gives_the_same_bytes(saved, tmp_path):

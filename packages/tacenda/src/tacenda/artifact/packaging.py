@@ -259,12 +259,17 @@ packages = [{quoted(about.module)}]
 
 
 def _find_requirements(artifact: Artifact) -> set[str]:
-    """Return the distributions that load a model and those within it, each at least as it is installed here."""
+    """Return the distributions that load a model and those within it, each at least as it is installed here.
+
+    Of a local version, such as 1.2+gpu, only the public part can be required.
+    """
+    from packaging.version import Version
+
     requirements = {
         requirement
         for nested in artifact.nested.values()
         for requirement in _find_requirements(nested)
     }
     if version := version_of(artifact.distribution):
-        requirements.add(f"{artifact.distribution}>={version}")
+        requirements.add(f"{artifact.distribution}>={Version(version).public}")
     return requirements
