@@ -21,7 +21,7 @@ from tacenda import plugins, store
 from tacenda.cli import probing
 from tacenda.cli.main import app
 from tacenda.cli.options import options_of
-from tacenda.cli.paths import check_file, check_output, check_text, input_text
+from tacenda.cli.paths import check_file, check_output, check_text, input_text, input_texts
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 
@@ -260,13 +260,38 @@ def test_folders_that_let_nobody_in_or_list_nothing_are_errors_of_ours(tmp_path,
             check_output(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", refuse)
+        patched.setattr(os, "stat", refuse)
         for check, error in (
             (check_text, CorpusError),
+            (lambda path: input_texts([f"{path}*"], "utf-8", "strict"), CorpusError),
             (lambda path: check_file(path, True), ArtifactError),
             (check_output, ArtifactError),
         ):
             with pytest.raises(error, match="no access"):
                 check(tmp_path / "name")
+
+
+def test_a_glob_with_too_long_a_name_is_an_error_of_ours():
+    with pytest.raises(CorpusError, match="too long"):
+        input_texts(["*" * 300], "utf-8", "strict")
+
+
+def test_a_glob_that_finds_a_file_without_access_is_an_error_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.txt").touch()
+
+    def refusing(function):
+        def call(path, *arguments, **keywords):
+            if str(path).startswith(str(tmp_path / "closed" / "a")):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return function(path, *arguments, **keywords)
+
+        return call
+
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    with pytest.raises(CorpusError, match="no access"):
+        input_texts([str(tmp_path / "*" / "*.txt")], "utf-8", "strict")
 
 
 def test_plugin_commands_are_listed_with_their_distribution_and_run(failing):

@@ -127,10 +127,11 @@ def input_texts(
         return chain.from_iterable(chain.from_iterable(read))
     named: list[Path] = []
     for file in files:
-        is_glob = glob.has_magic(file) and not Path(file).exists()
+        is_glob = glob.has_magic(file) and not path_of(file, CorpusError).exists()
         # a Path globs only below itself
         matches = glob.glob(file, recursive=True) if is_glob else []  # noqa: PTH207
-        named += map(Path, sorted(each for each in matches if not Path(each).is_dir()) or [file])
+        found = [each for each in matches if not path_of(each, CorpusError).is_dir()]
+        named += map(Path, sorted(found) or [file])
     for path in named:
         check_text(path)
     return named
