@@ -5,10 +5,11 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from support.processes import output_of
 from tacenda import devices, kernels
-from tacenda.array_ops import assign, in_c_order, to_device, to_numpy, to_tensors
+from tacenda.array_ops import DeviceCSR, assign, in_c_order, to_device, to_numpy, to_tensors
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.settings import Settings
 
@@ -186,6 +187,15 @@ def test_small_arrays_go_to_a_gpu_without_waiting_for_it(monkeypatch):
     assert copies == [
         ("cuda", 24, True), ("cuda", 8 << 20, False), ("cpu:0", 24, False), ("cpu:0", 8 << 20, False)
     ]  # fmt: skip
+
+
+def test_a_sparse_table_of_the_right_dtypes_shares_its_memory_on_the_cpu():
+    table = csr_array(np.eye(2, dtype=np.float32))
+    # SciPy gives both one dtype
+    table.indptr, table.indices = table.indptr.astype(np.int64), table.indices.astype(np.int32)
+    given = table.indptr, table.indices, table.data
+    for own, part in zip(given, DeviceCSR.of(table, "cpu"), strict=True):
+        assert np.shares_memory(own, part)
 
 
 def test_arrays_go_to_a_device_and_come_back():

@@ -1,4 +1,6 @@
-"""Functions that take arrays of NumPy and tensors of torch alike; torch is imported for tensors only.
+"""Functions for arrays of NumPy and tensors of torch alike; torch is imported for tensors only.
+
+There are two exceptions: `sum_rows` takes arrays of NumPy only, and `allows_tf32` reads a setting of torch.
 
 Conversions between the two:
 
@@ -127,7 +129,8 @@ class DeviceCSR(NamedTuple):
             table.indices.astype(np.int32, copy=False),
             table.data.astype(np.float32, copy=False),
         )
-        return cls(table.indptr.astype(np.int64), *(to_device(part, device) for part in parts))
+        offsets = table.indptr.astype(np.int64, copy=False)
+        return cls(offsets, *(to_device(part, device) for part in parts))
 
 
 def append_column(matrix: Array, value: float) -> Array:
