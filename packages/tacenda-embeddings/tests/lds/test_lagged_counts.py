@@ -19,6 +19,7 @@ from tacenda.errors import (
 )
 from tacenda.kernels.dispatch import choose
 from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 
@@ -317,6 +318,8 @@ def test_counts_are_not_taken_for_a_model(tmp_path):
     write(tmp_path / "model", Artifact(**{**vars(foreign), "kind": "embedders", "name": "lds"}))
     with pytest.raises(ArtifactError, match="lagged_counts"):
         LaggedCounts.load(tmp_path / "model")
+    with pytest.raises(ArtifactError, match="load it with the class that saved it"):
+        LDS.load(tmp_path / "counts")
 
 
 def test_bad_settings_are_clear_errors():

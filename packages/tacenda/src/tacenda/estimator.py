@@ -299,9 +299,11 @@ class Estimator:
         raises for the models within it.
         """
         if (artifact.kind, artifact.name) != (cls.kind, cls.name):
+            known = artifact.kind in MODEL_KINDS
+            loader = "tacenda.load, which finds the class" if known else "the class that saved it"
             raise ArtifactError(
                 f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
-                f"({cls.kind}): load it with tacenda.load, which finds the class"
+                f"({cls.kind}): load it with {loader}"
             )
         nested = {name: resolve(part) for name, part in artifact.nested.items()}
         config = dict(artifact.config)
