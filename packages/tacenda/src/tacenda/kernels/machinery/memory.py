@@ -1,4 +1,4 @@
-"""Tables whose rows begin at lines of the cache, where the processor reads them fastest."""
+"""Tables that begin at a line of the cache, as all their rows do if a row fills whole lines; these are read fastest."""
 
 from typing import Any
 
@@ -10,9 +10,10 @@ WIDE = LINE // 4  # float32 numbers of a line
 
 
 def aligned(array: NDArray[Any], columns: int = 1) -> NDArray[Any]:
-    """Return an array (rows, width) in C order from the beginning of a line of the cache on.
+    """Return an array (rows, width) in C order whose first row begins at a line of the cache.
 
-    Its rows are padded with zeros to a multiple of ``columns``. An array that is so already is returned itself.
+    Its rows are padded with zeros to a multiple of ``columns``; every row begins at a line only if that makes rows of
+    whole lines, as `WIDE` does for float32. An array that is so already is returned itself.
     """
     rows, width = array.shape
     padded = -(-width // columns) * columns
