@@ -3,6 +3,7 @@
 import gzip
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import spacy
 
@@ -97,7 +98,13 @@ def test_wrong_argument_is_named(nlp, text, arguments, complaint):
 
 def test_an_argument_without_effect_is_refused(nlp, model, text):
     component, corpus = nlp.add_pipe("lm_scorer"), Corpus.from_sentences([["the", "cat"]])
-    for argument in ({"model": "lbl"}, {"valid": text}, {"distribution": "x"}, {"split": "x"}):
+    for argument in (
+        {"model": "lbl"},
+        {"valid": text},
+        {"valid": np.array(["the cat", "a dog"])},
+        {"distribution": "x"},
+        {"split": "x"},
+    ):
         with pytest.raises(ConfigurationError, match=f"{next(iter(argument))} = .* no effect"):
             component.initialize(artifact=model, **argument)
     with pytest.raises(ConfigurationError, match=r"min_count = 2, .* on a tacenda\.Corpus"):

@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Number
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -144,7 +145,10 @@ class ModelComponent(Pipe):
             idle, reason = {**of_text}, "on a tacenda.Corpus, whose text has been read"
         parameters = inspect.signature(self.initialize).parameters
         for name, value in idle.items():
-            if value not in (parameters[name].default, {}):
+            default = parameters[name].default
+            # only these are compared: an array compared with a value has no truth value
+            is_plain = isinstance(value, str | Number | Mapping)
+            if value is not default and not (is_plain and value in (default, {})):
                 raise ConfigurationError(
                     f"{self.name!r} was given {name} = {value!r:.60}, which has no effect {reason}: leave it out"
                 )
