@@ -87,6 +87,31 @@ def test_stream_carries_what_was_read_from_document_to_document(pipeline, memory
     assert logprobs(nlp(FIRST)) == pytest.approx(in_a_row(memory, FIRST))
 
 
+@pytest.mark.parametrize("method", ["predict", "set_annotations"])
+def test_stream_goes_on_from_before_the_documents_that_failed(
+    pipeline, memory, monkeypatch, method
+):
+    nlp, bad, failed = pipeline(artifact=memory, context="stream"), "the red dog", []
+    component = nlp.get_pipe("lm_scorer")
+    original = getattr(component, method)
+
+    def fail(docs, *scores):
+        done = original(docs, *scores)
+        if any(doc.text == bad for doc in docs):
+            raise RuntimeError("too late")
+        return done
+
+    monkeypatch.setattr(component, method, fail)
+    with pytest.raises(RuntimeError, match="too late"):
+        nlp(bad)
+    nlp.set_error_handler(lambda name, pipe, docs, error: failed.extend(docs))
+    docs = list(nlp.pipe([FIRST, SECOND, bad, FIRST]))
+    nlp(bad)
+    docs.append(nlp(SECOND))
+    assert [doc.text for doc in failed] == [bad, bad]
+    assert logprobs(*docs) == pytest.approx(in_a_row(memory, FIRST, SECOND, FIRST, SECOND))
+
+
 def test_stream_has_ranks_and_entropies_too(pipeline, memory):
     nlp = pipeline(artifact=memory, context="stream", rank=True, entropy=True)
     nlp(FIRST)

@@ -291,6 +291,16 @@ class LanguageModelScorer(ModelComponent):
 
     # -- documents ---------------------------------------------------------------------------------
 
+    def _annotate(self, docs: Sequence[Doc]) -> None:
+        """Score documents. If that fails, the stream continues from the document before them."""
+        scorer: Any = self._predictor or self.fitted  # which raises
+        before = scorer.stream
+        try:
+            super()._annotate(docs)
+        except BaseException:
+            scorer.stream = before
+            raise
+
     def set_annotations(self, docs: Sequence[Doc], found: Sequence[DocScores]) -> None:
         """Store the scores that `predict` returned with their documents."""
         for doc, scores in zip(docs, found, strict=True):

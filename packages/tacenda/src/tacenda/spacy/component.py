@@ -214,8 +214,12 @@ class ModelComponent(Pipe):
 
     def __call__(self, doc: Doc) -> Doc:
         """Apply the model to one document."""
-        self.set_annotations([doc], self.predict([doc]))
+        self._annotate([doc])
         return doc
+
+    def _annotate(self, docs: Sequence[Doc]) -> None:
+        """Apply the model to documents."""
+        self.set_annotations(docs, self.predict(docs))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
         """Apply the model to a stream of documents, in order.
@@ -226,7 +230,7 @@ class ModelComponent(Pipe):
         handler = self.get_error_handler()
         for docs in token_batches(stream, self.batch_tokens, batch_size):
             try:
-                self.set_annotations(docs, self.predict(docs))
+                self._annotate(docs)
             except Exception as error:
                 if len(docs) == 1:
                     handler(self.name, self, docs, error)
