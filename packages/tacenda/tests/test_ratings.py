@@ -2,6 +2,8 @@ import datetime
 import gzip
 import lzma
 import os
+from collections import namedtuple
+from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -426,6 +428,33 @@ def test_what_looks_like_no_id_may_be_one():
         assert number_ids(raw, "user")[0].raw.tolist() == ["a\0b"]
 
 
+SHOPS = Enum("Shop", {"NORTH": "n", "SOUTH": "s"}, type=str)
+SHELVES = Enum("Shelf", {"TOP": 2, "LOW": 1}, type=int)
+Place = namedtuple("Place", "shop shelf")
+
+
+@pytest.mark.parametrize(
+    "raw", [list(SHOPS), list(SHELVES), [True, 2], [np.True_, 2], [Place(1, 2), Place(1, 3)]]
+)
+def test_an_id_is_the_text_that_str_gives(raw):
+    text = [str(one) for one in raw]
+    for ids in (raw, tuple(raw)):
+        index, numbers = number_ids(ids, "user")
+        assert index.raw[numbers].tolist() == IdIndex(ids, "user").raw.tolist() == text
+        assert [index.find(one) for one in ids] == numbers.tolist()
+    found = Ratings.from_arrays(raw, raw, [1.0, 2.0])
+    assert sorted(found.users.raw) == sorted(found.items.raw) == sorted(text)
+
+
+@pytest.mark.parametrize(
+    "raw", ["abc", np.str_("abc"), b"abc", 7, np.array([["a", "b"]]), np.zeros((2, 2), int)]
+)
+def test_ids_that_are_no_list_are_refused(raw):
+    for make in (IdIndex, number_ids):
+        with pytest.raises(DataError, match=r"^user ids have [02] dimensions; give a list"):
+            make(raw, "user")
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -516,13 +545,13 @@ def test_from_csr_and_by_item_are_what_the_triples_say(n_users, n_items, seed):
     "offsets", [[0, 1], [0, 2, 1, 2], [1, 1, 1, 2], [0, 1, 1, 1], [0, 2**63 - 1, -2, 2]]
 )
 def test_offsets_that_do_not_fit_are_refused(offsets):
-    who, what = IdIndex("abc", "user"), IdIndex("xy", "item")
+    who, what = IdIndex(["a", "b", "c"], "user"), IdIndex(["x", "y"], "item")
     with pytest.raises(DataError, match="user offsets must ascend from 0 to 2 in 3 steps"):
         Ratings.from_csr(offsets, [0, 1], [1.0, 2.0], who, what)
 
 
 def test_items_out_of_order_in_a_row_are_put_in_order():
-    who, what = IdIndex("a", "user"), IdIndex("xy", "item")
+    who, what = IdIndex(["a"], "user"), IdIndex(["x", "y"], "item")
     found = Ratings.from_csr([0, 2], [1, 0], [1.0, 2.0], who, what)
     assert found.item_ids.tolist() == [0, 1]
     assert found.values.tolist() == [2, 1]

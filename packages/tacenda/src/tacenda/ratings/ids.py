@@ -26,7 +26,7 @@ class IdIndex:
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:
-        self.raw: NDArray[np.str_] = _as_strings(_unpack(raw), what)
+        self.raw: NDArray[np.str_] = _as_strings(_unpack(raw, what), what)
         self.what = what
         values, counts = np.unique(self.raw, return_counts=True)
         if len(values) != len(self.raw):
@@ -65,24 +65,30 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 
     The numbering depends on the set of ids alone, not on the order of the rows.
     """
-    raw = _unpack(raw)
+    raw = _unpack(raw, what)
     if isinstance(raw, list | tuple):
-        _check_ids(raw, what)
-        if tuple in map(type, raw):  # NumPy would make columns of them
-            raw = list(map(str, raw))
-    array = np.asarray(raw)
-    if array.ndim != 1:
-        raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
-    if (
-        isinstance(raw, list | tuple)
-        and array.dtype.kind in "fO"
-        and all(isinstance(one, Integral) for one in raw)
-    ):
-        array = np.array([*map(int, raw)], object)  # no integers of NumPy hold all of them
-    elif array.dtype.kind not in "iuU":
-        array = _as_strings(raw, what)
+        array = _read(raw, what)
+    elif not isinstance(raw, np.ndarray):
+        raise DataError(f"{what} ids are a {type(raw).__name__}; give a list, one id per rating")
+    else:
+        array = raw if raw.dtype.kind in "iuU" else _as_strings(raw, what)
     values, numbers = np.unique(array, return_inverse=True)
     return IdIndex(values, what), numbers.astype(np.int32)
+
+
+def _read(ids: Sequence[Any], what: str) -> NDArray[Any]:
+    """Return ids as integers if `str` writes each as an integer, which it does not for a bool, else as text.
+
+    NumPy would cut the text of some subclasses of str, and make columns of tuples.
+    """
+    kinds = set(map(type, _check_ids(ids, what)))
+    if kinds <= {str}:
+        return np.array(ids, np.str_)
+    is_plain = all(kind is int or issubclass(kind, np.integer) for kind in kinds)
+    if not is_plain and not all(isinstance(i, Integral) and str(i) == str(int(i)) for i in ids):
+        return _as_strings(ids, what)
+    array = np.asarray(ids)  # of objects or floats if no integers of NumPy hold all of them
+    return array if array.dtype.kind in "iu" else np.array([*map(int, ids)], object)
 
 
 def _as_strings(raw: Any, what: str) -> NDArray[np.str_]:
@@ -98,13 +104,20 @@ def is_missing(value: object) -> bool:
     return not isinstance(value, str | int) and str(value) in _MISSING
 
 
-def _unpack(raw: Any) -> Any:
-    """Return ids as a list if they are an array of objects, floats, or strings so wide that one may be too long."""
-    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
-    if isinstance(array, np.ndarray) and array.ndim:
-        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_ID
-        return array.tolist() if is_wide or array.dtype.kind in "Of" else array
-    return raw
+def _unpack(raw: Any, what: str) -> Any:
+    """Return ids as a list if they are an array of objects, floats, or strings so wide that one may be too long.
+
+    Raises DataError for a single id and for an array of more than one dimension.
+    """
+    if isinstance(raw, list | tuple):
+        return raw
+    array = np.asarray(raw)
+    if array.dtype.kind != "O" and array.ndim != 1:
+        raise DataError(f"{what} ids have {array.ndim} dimensions; give a list of ids")
+    is_wide = array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_ID
+    if array.ndim and (is_wide or array.dtype.kind in "Of"):
+        return array.tolist()
+    return array if array.ndim else raw
 
 
 def _check_ids(raw: Sequence[Any], what: str) -> Sequence[Any]:
