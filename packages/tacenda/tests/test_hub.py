@@ -155,6 +155,7 @@ def test_a_model_that_was_pushed_is_pulled_as_it_was(hub, saved, tmp_path):
         ("MIT OR Apache-2.0", ["other", "mit-or-apache-2.0"]),
         ("LicenseRef-Proprietary", ["other", "licenseref-proprietary"]),
         ("CC-BY-1.0", ["other", "cc-by-1.0"]),
+        ("MIT-0", ["other", "mit-0"]),  # which asks for no attribution, as MIT does
     ],
 )
 def test_the_card_says_license_tags_and_how_to_load_it(hub, saved, license, names):

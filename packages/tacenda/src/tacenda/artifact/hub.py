@@ -34,7 +34,7 @@ _PARTS = (
         for file in (MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
     ),
 )
-#: The hub's names of licenses that SPDX lists; a name without a number stands for several versions.
+#: The hub's names of licenses that SPDX lists.
 _LICENSES = {
     "afl-3.0", "agpl-3.0", "apache-2.0", "artistic-2.0", "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear",
     "bsl-1.0", "c-uda", "cc-by-2.0", "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-2.0", "cc-by-nc-3.0",
@@ -44,6 +44,8 @@ _LICENSES = {
     "gpl-2.0", "gpl-3.0", "isc", "lgpl", "lgpl-2.1", "lgpl-3.0", "lppl-1.3c", "mit", "mpl-2.0", "ms-pl", "ncsa",
     "odbl", "odc-by", "ofl-1.1", "osl-3.0", "pddl", "postgresql", "unlicense", "wtfpl", "zlib",
 }  # fmt: skip
+#: The names that stand for every version of a license.
+_ANY_VERSION = {"c-uda", "gfdl", "gpl", "lgpl", "odbl", "odc-by", "pddl"}
 
 
 def pull(
@@ -62,9 +64,9 @@ def pull(
     Raises
     ------
     ConfigurationError
-        ``repository`` or ``revision`` has not the form of one, or the client is not installed.
+        ``repository`` or ``revision`` is not valid, or the client is not installed.
     ArtifactError
-        The repository cannot be reached, or holds no model that is whole.
+        The repository cannot be reached, or has no complete and valid model.
     """
     _check_repository(repository)
     if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
@@ -106,8 +108,8 @@ def push(
 ) -> str:
     """Write a saved model and its card into a repository of a hub; return the address of the commit.
 
-    The model in the folder ``source`` is read and checked whole. The repository, ``OWNER/NAME``, is created if it is
-    not there, then ``private`` or not. For ``endpoint`` and ``token`` see the module.
+    The whole model in the folder ``source`` is read and checked. If there is no repository ``OWNER/NAME``, it is
+    created, and only then does ``private`` count. For ``endpoint`` and ``token`` see the module.
 
     Raises
     ------
@@ -164,9 +166,10 @@ def _is_part(name: str) -> bool:
 def _render_license(expression: str) -> str:
     """Return the front matter of an SPDX license: the hub's name, or "other" and a name such as ``mit-or-isc``."""
     license = re.sub(r"(-only|-or-later|\+)$", "", expression.lower())
-    for name in (license, re.sub(r"-[\d.]+$", "", license)):
-        if name in _LICENSES:
-            return f'license: "{name}"\n'
+    family = re.sub(r"-[\d.]+$", "", license)
+    name = family if family in _ANY_VERSION and license not in _LICENSES else license
+    if name in _LICENSES:
+        return f'license: "{name}"\n'
     name = re.sub(r"[^a-z0-9.]+", "-", expression.lower()).strip("-")
     return f'license: "other"\nlicense_name: "{name}"\n'
 
