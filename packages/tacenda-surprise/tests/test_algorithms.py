@@ -251,6 +251,9 @@ def test_lists_are_a_mapping_of_raw_ids(trainset):
     assert found["stranger"] == stranger.top_n(3)
     assert found[user] == algo.top_n(3)[user]
     assert repr(found) == repr(dict(found))
+    more = {user: [], "else": []}
+    assert found | more == {**found, **more}
+    assert more | found == {**more, **found}
     assert "nobody" not in found
     with pytest.raises(KeyError):
         found["nobody"]

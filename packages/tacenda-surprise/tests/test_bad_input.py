@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -332,9 +333,6 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
     for items, values, message in (
         ([0.5], [2.0], "item numbers are of type float64; give integers"),
         (["x"], [2.0], "item numbers are of type <U1; give integers, or raw ids to fold_in"),
-        ([1, 0], [3.0, np.nan], "a rating is not finite: item number 0 has nan; correct it or"),
-        ([1, 0], [3.0, 1e300], r"a rating is not finite: item number 0 has 1e\+300; correct it or"),
-        ([1, 0], [3.0, 9], "off the scale 1 to 5: item number 0 has 9.0; correct it or leave it"),
         ([0, 7], [3.0, 3.0], "an item number is not in 0 to 1: it is 7; leave the item out, or"),
         ([0, -1], [3.0, 3.0], "an item number is not in 0 to 1: it is -1; leave the item out, or"),
         ([1, 1], [2.0, 3.0], "an item number is repeated, 1; give one rating for every item"),
@@ -344,12 +342,23 @@ def test_numbers_of_a_new_user_are_checked_as_raw_ids_are(make, fitted):
         (None, [3.0], "a user's item numbers are None; give a list of numbers"),
         ([0], 3.0, r"a user's ratings are 3\.0; give a list of numbers"),
         ([True], [3.0], "item numbers are of type bool; give integers"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            algo.fold(items, values)
+    for items, values, message in (
+        ([1, 0], [3.0, np.nan], "a rating is not finite: item number 0 has nan; correct it or"),
+        ([1, 0], [3.0, 1e300], r"a rating is not finite: item number 0 has 1e\+300; correct it or"),
+        ([1, 0], [3.0, 9], "off the scale 1 to 5: item number 0 has 9.0; correct it or leave it"),
+        ([0], [10**400], "a rating is not finite: item number 0 has inf; correct it or"),
+        ([0], [-(10**5000)], "a rating is not finite: item number 0 has -inf; correct it or"),
+        ([0], [Fraction(10**400)], "a rating is not finite: item number 0 has inf; correct it or"),
+        ([0], [Decimal("sNaN")], "a rating is not finite: item number 0 has nan; correct it or"),
         ([0], ["3"], r"no numbers, one rating for every item, but \['3'\]: give numbers"),
         ([0], [None], r"no numbers, one rating for every item, but \[None\]: give numbers"),
         ([0], [3j], r"no numbers, one rating for every item, but \[3j\]: give numbers"),
         ([0], np.array(["2020"], "M8[Y]"), "no numbers, one rating for every item"),
     ):
-        with pytest.raises(ConfigurationError, match=message):
+        with pytest.raises(DataError, match=message):
             algo.fold(items, values)
     assert np.isfinite(algo.fold([0], [Decimal(3)]).score()).all()
     for identities in ([2], [-1], [0.5], [[0]], 1, "x", [None]):
@@ -394,7 +403,9 @@ def test_arguments_of_the_wrong_kind_are_named(make, fitted):
     for value in ("4", None, [4]):
         with pytest.raises(DataError, match=r"rating of item 'x' is .*; give a number"):
             algo.fold_in({"x": value})
-    for value in (6, 10**400, -(10**5000)):
+    with pytest.raises(ConfigurationError, match="item 'x' is repeated; give one rating for every"):
+        algo.fold_in(pair for pair in [("y", 1), ("x", 3), ("x", 5)])
+    for value in (6, 10**400, -(10**5000), Decimal("sNaN")):
         with pytest.raises(DataError, match="off the scale 1 to 5"):
             algo.fold_in({"x": value})
     assert 1 <= algo.fold_in({"x": np.float32(4)}).predict("y") <= 5

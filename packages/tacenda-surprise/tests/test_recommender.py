@@ -197,6 +197,23 @@ def test_blocks_of_users_are_checked_too(trainset, monkeypatch):
             asked(["user 1", "user 2"])
 
 
+def test_lists_of_scores_that_are_not_numbers_are_refused(trainset, monkeypatch):
+    algo = Recommender(name="halfway", random_state=0).fit(trainset)
+    new = algo.fold_in({"item 1": 3.0})
+    right = type(new.model_user).score
+    monkeypatch.setattr(
+        type(new.model_user),
+        "score",
+        lambda self, items=None: np.append(right(self, items)[1:], np.float32(np.nan)),
+    )
+    monkeypatch.setattr(
+        Halfway, "score_users", lambda self, users: np.full((1, trainset.n_items), np.nan, "f4")
+    )
+    for listed in (new.top_n, lambda n: algo.top_n(n, ["user 1"])):
+        with pytest.raises(PluginError, match="gave nan where finite numbers were asked"):
+            listed(3)
+
+
 def test_one_pair_is_checked_too(trainset, monkeypatch):
     algo = Recommender(name="halfway", random_state=0).fit(trainset)
     monkeypatch.setattr(Halfway, "score_pairs", lambda *_: np.float32(3))

@@ -280,8 +280,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         An unknown user is predicted as the `average` one, and so is an unknown item. Raises NotFittedError.
         """
-        mean, pairs = self.catalogue.mean, (np.asarray(users), np.asarray(items))
-        return score_pairs(self._require_tables(), self.average, mean, *pairs)
+        tables, pairs = self._require_tables(), (np.asarray(users), np.asarray(items))
+        return score_pairs(tables, self.average, self.catalogue.mean, *pairs)
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
@@ -314,8 +314,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Predict for a user who is not in the training ratings, without refitting the model.
 
         ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, which an algorithm that takes no ratings
-        ignores, and ``identities`` numbers of further items known to be rated. Raises ConfigurationError for numbers
-        and ratings that `tacenda_surprise.users.check_rated` refuses, and for identities unless `folds_identities`.
+        ignores, and ``identities`` numbers of further items known to be rated. Raises ConfigurationError or
+        DataError as `tacenda_surprise.users.check_rated` does, and ConfigurationError for identities unless
+        `folds_identities`.
         """
         model, catalogue = self._require_fitted(), self.catalogue
         scale = catalogue.scale if self.takes_ratings else (-np.inf, np.inf)
@@ -832,8 +833,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         ratings
-            Pairs (raw item id, rating); if an item occurs twice, the last rating counts. For an algorithm that takes no
-            ratings, the raw ids of the items.
+            Pairs (raw item id, rating), one for each item. For an algorithm that takes no ratings, the raw ids of the
+            items.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
             learn from them. Items that nobody has rated cause a warning and are ignored.
@@ -841,8 +842,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             Raw id for the user, which ``predict``, ``test`` and ``top_n`` then accept.
 
         Raises ConfigurationError if ``uid`` is a user of the trainset, or ``ratings`` are not pairs of items and
-        ratings; DataError for a rating that is not a number or is off the scale, for a missing id, and if no item is
-        known.
+        ratings or repeat an item; DataError for a rating that is not a number or is off the scale, for a missing id,
+        and if no item is known.
         """
         self._require_fitted()
         check_ids([] if uid is None else [uid], "user")

@@ -80,9 +80,9 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
     )
     n_samples: int | None = option(
         None,
-        """sweeps after the burn-in; predictions are averages over all of them; None: 80 to 600, more where
-        users and items have fewer ratings, whose factors every sweep draws again (150 for
-        MovieLens-100K, 80 for MovieLens-1M)""",
+        """sweeps after the burn-in; predictions are averages over all of them; None: 80 to 600, fewer for more ratings,
+        to limit the time, and for more users, items or factors, to limit the memory (150 for MovieLens-100K, 80 for
+        MovieLens-1M)""",
         at_least=1,
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"n_kept": ..., "rank": ...})
@@ -323,9 +323,12 @@ def find_device(
     """Return the device of a chain. Raises ConfigurationError if it is missing or has too little memory."""
     device = devices.resolve(settings, OPERATIONS)
     rows, width = ratings.n_users + ratings.n_items, n_factors + 1
+    # bytes of a number of x and q, their means and draws; and of a rating: id and value by user and by item, its user,
+    # its target, and the bias that was subtracted for it
     needed = 12 * rows * width + 28 * len(ratings)
     needed += bytes_of_solves(rows, len(ratings), width)
     if known is not None:
+        # ids and values of F twice, though its transpose is on the host, and W five times: the rest is room for S
         needed += 16 * len(known.item_ids) + 20 * ratings.n_items * width
     if device != "cpu":
         devices.check_memory(needed, device, settings, _MEMORY_ADVICE)

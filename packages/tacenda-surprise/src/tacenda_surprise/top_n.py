@@ -143,7 +143,7 @@ def best_items(
     block = max(1, _SCORES_PER_BLOCK // max(n_items, 1))
     for start in range(0, len(users), block):
         part = users[start : start + block]
-        ratings = check_answer(model, "score_users", model.score_users(part), len(part), n_items)
+        ratings = check_scores(model, "score_users", model.score_users(part), len(part), n_items)
         # an unknown user, -1, has no taste
         x = None if lists.factors is None else lists.factors.x[part] * (part >= 0)[:, None]
         values = lists.values(ratings, x)
@@ -163,10 +163,25 @@ def check_answer(model: object, method: str, found: object, *shape: int) -> npt.
     given = f"a {type(found).__name__}"
     if isinstance(found, np.ndarray):
         given = f"{found.dtype} of the shape {found.shape}"
-    name = getattr(model, "name", type(model).__name__)
-    raise PluginError(
-        f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
-        "asked for: correct the model"
+    raise _wrong_answer_error(model, method, given, f"float32 of the shape {shape} was")
+
+
+def check_scores(model: object, method: str, found: object, *shape: int) -> npt.NDArray[Any]:
+    """Return ``found`` as `check_answer` does, if it is finite: no order is certain of NaN. Raises PluginError."""
+    scores = check_answer(model, method, found, *shape)
+    finite = np.isfinite(scores)
+    if finite.all():
+        return scores
+    raise _wrong_answer_error(
+        model, method, str(scores.flat[finite.argmin()]), "finite numbers were"
+    )
+
+
+def _wrong_answer_error(model: object, method: str, given: str, asked: str) -> PluginError:
+    """Return the error for a ``method`` of a model that gave something other than was asked for."""
+    name, kind = getattr(model, "name", type(model).__name__), type(model).__name__
+    return PluginError(
+        f"{method} of the model {name!r} ({kind}) gave {given} where {asked} asked for: correct the model"
     )
 
 
@@ -213,6 +228,9 @@ class TopLists(Mapping[Any, list[tuple[Any, float]]]):
 
     def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
         return dict(self) | dict(other)
+
+    def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return dict(other) | dict(self)
 
     def __repr__(self) -> str:
         return repr(dict(self))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers
 from tacenda_surprise.levels import fit_level_probabilities
 from tacenda_surprise.raw_ids import check_ids, find_type_mismatch, find_unknown
 from tacenda_surprise.rows import TableScores
-from tacenda_surprise.top_n import Lists, check_answer, name_items
+from tacenda_surprise.top_n import Lists, check_answer, check_scores, name_items
 from tacenda_surprise.variance import PredictiveVariance
 
 
@@ -76,16 +77,19 @@ def check_rated(
 ) -> Floats:
     """Return the ratings (n,) of the ``items`` (n,) of a user as float32.
 
-    Raises ConfigurationError for what is no list of numbers, for lengths that differ, for an item number that is out of
-    range, fractional or repeated, and for a rating that is not finite or off the ``scale``, if one is given.
+    Raises ConfigurationError for anything but lists of the same length, and for an item number that is out of range,
+    fractional or repeated; DataError for a rating that is not a number, not finite or off the ``scale``, if one is
+    given.
     """
     numbers, given = check_numbers(items, n_items), _as_row(values, "ratings")
-    are_numbers = given.dtype.kind in "iuf" or not len(given)
-    if not are_numbers and not all(isinstance(value, Real | Decimal) for value in given.tolist()):
-        raise ConfigurationError(
-            f"a user's ratings are no numbers, one rating for every item, but {reprlib.repr(given.tolist())}: give "
-            "numbers"
-        )
+    if given.dtype.kind not in "iuf":
+        converted = [_as_float(value) for value in given.tolist()]
+        if None in converted:
+            raise DataError(
+                f"a user's ratings are no numbers, one rating for every item, but {reprlib.repr(given.tolist())}: "
+                "give numbers"
+            )
+        given = np.array(converted, np.float64)
     if len(numbers) != len(given):
         raise ConfigurationError(
             f"a user has {len(numbers)} items and {len(given)} ratings; give one rating for every item"
@@ -103,7 +107,7 @@ def check_rated(
     if not good.all():
         place = good.argmin()
         fault = f"off the scale {low:g} to {high:g}" if finite[place] else "not finite"
-        raise ConfigurationError(
+        raise DataError(
             f"a rating is {fault}: item number {numbers[place]} has {given[place]}; correct it or leave it out"
         )
     return found
@@ -133,15 +137,37 @@ def _as_row(given: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     raise ConfigurationError(f"a user's {what} are {reprlib.repr(given)}; give a list of numbers")
 
 
-def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Read the ratings of one user, by raw item id. Raises ConfigurationError for anything but pairs."""
+def _as_float(value: object) -> float | None:
+    """Return a rating as a float, which is infinite if the rating is too large, or None if it is not a number."""
+    if not isinstance(value, Real | Decimal):
+        return None
     try:
-        return dict(ratings)
+        return float(value)
+    except OverflowError:  # of an integer, which may have too many digits to be shown
+        return -math.inf if value < 0 else math.inf
+    except ValueError:  # of a signaling NaN
+        return math.nan
+
+
+def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
+    """Read the ratings of one user, by raw item id.
+
+    Raises ConfigurationError for anything but pairs, and for an item that is repeated.
+    """
+    try:
+        if hasattr(ratings, "keys"):  # as a Series has, which is no Mapping
+            return dict(ratings)
+        pairs = [(item, value) for item, value in ratings]
+        by_item = dict(pairs)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"ratings is {reprlib.repr(ratings)}; give the items with their ratings, as {{item: rating}} or "
             "[(item, rating)], and items without ratings as rated=[item]"
         ) from error
+    if len(by_item) < len(pairs):
+        ((repeated, _),) = Counter(item for item, _ in pairs).most_common(1)
+        raise ConfigurationError(f"item {repeated!r} is repeated; give one rating for every item")
+    return by_item
 
 
 class Given(NamedTuple):
@@ -167,19 +193,18 @@ class Given(NamedTuple):
         """
         check_ids([*ratings, *rated], "item")
         low, high = scale
+        known: dict[int, float] = {}
         for item, value in ratings.items():
-            if not isinstance(value, Real | Decimal):
+            number = _as_float(value)
+            if number is None:
                 raise DataError(f"the rating of item {item!r} is {value!r}; give a number")
-            try:
-                number = float(value)
-            except OverflowError:  # of an integer, which may have too many digits to be shown
-                number = math.inf if value > 0 else -math.inf
             if not low <= number <= high:
                 raise DataError(
                     f"the rating of item {item!r} is {number:g}, off the scale {low:g} to {high:g}: correct it or "
                     "leave it out"
                 )
-        known = {items[item]: value for item, value in ratings.items() if item in items}
+            if item in items:
+                known[items[item]] = number
         more = [items[item] for item in rated if item in items]
         return cls(
             uid,
@@ -253,7 +278,8 @@ class NewUser(NamedTuple):
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Find the ``n`` items that ``lists`` ranks best: their numbers and expected ratings."""
         x = None if lists.factors is None else lists.factors.of_new_user(self.seen)
-        ratings = self.model_user.score()
+        scores, n_items = self.model_user.score(), len(self.catalogue.items)
+        ratings = check_scores(self.model_user, "score", scores, n_items)
         values = lists.values(ratings[None], x)[0]
         items = lists.choose(values, n, self.seen if exclude_seen else None)
         return items, ratings[items]
