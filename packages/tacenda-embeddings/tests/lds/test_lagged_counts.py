@@ -1,6 +1,7 @@
 import gc
 import warnings
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -226,15 +227,23 @@ def test_scaled_counts_forget_old_text(old_and_new):
     np.testing.assert_allclose(mixed.matrix(2).toarray(), expected)
     np.testing.assert_allclose(mixed.matrix(2).sum(axis=1), mixed.unigram)
     np.testing.assert_allclose((mixed.scaled(2.0)).unigram, 2 * mixed.unigram)
+    half, same = old.scaled(Fraction(1, 2)), old.scaled(0.5)
+    np.testing.assert_array_equal(half.lags[0].data, same.lags[0].data)
+    np.testing.assert_array_equal(half.unigram, same.unigram)
 
 
-def test_sums_remember_the_tokenizer_and_the_sources_of_both_texts(old_and_new):
+def test_sums_remember_the_facts_of_both_texts_that_agree_and_all_sources(old_and_new):
     old, new = old_and_new
     old.fitted_on |= {"sources": ["a.txt"], "tokenizer": "words"}
     new.fitted_on |= {"sources": ["b.txt", "a.txt"], "tokenizer": "words"}
+    old.fitted_on |= {"max_vocabulary": 50, "min_count": 2}
+    new.fitted_on |= {"max_vocabulary": 50, "min_count": 3}
+    assert old.scaled(0.5).fitted_on == {**old.fitted_on, "n_tokens": 250.0}
     mixed = old.scaled(0.5) + new
     assert mixed.fitted_on["tokenizer"] == "words"
     assert mixed.fitted_on["sources"] == ["a.txt", "b.txt"]
+    assert mixed.fitted_on["max_vocabulary"] == 50
+    assert "min_count" not in mixed.fitted_on
     del new.fitted_on["tokenizer"]
     assert "tokenizer" not in (old + new).fitted_on
     new.fitted_on["tokenizer"] = "whitespace"

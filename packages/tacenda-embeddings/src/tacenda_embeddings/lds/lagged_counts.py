@@ -30,6 +30,8 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds import N_LAGS
 
 DEFAULT_BUDGET = 2 << 30  # bytes
+#: Names of the facts about a text that do not depend on its length.
+TEXT_FACTS = "max_vocabulary", "min_count", "sources", "tokenizer"
 
 _SMALLEST, _LARGEST = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 
@@ -199,8 +201,13 @@ class LaggedCounts(Estimator):
                 f"split by {tokenizer!r}: count both with the same tokenizer"
             )
         files = [file for x in (self, other) for file in x.fitted_on.get("sources") or ()]
-        # the tokenizer of the sum is unknown unless both are known
-        origin = {"sources": list(dict.fromkeys(files)), "tokenizer": tokenizer and other_tokenizer}
+        # a fact about the sum is unknown unless both agree
+        origin = {
+            fact: self.fitted_on.get(fact)
+            for fact in TEXT_FACTS
+            if self.fitted_on.get(fact) == other.fitted_on.get(fact)
+        }
+        origin["sources"] = list(dict.fromkeys(files))
         budget = min(self._storage.memory_budget, other._storage.memory_budget)
         storage = Storage(budget, self._storage.scratch)
         store = RunStore(len(self.vocabulary), storage.memory_budget // 3, storage.scratch)
@@ -224,12 +231,12 @@ class LaggedCounts(Estimator):
                 f"cannot scale counts of {self.n_tokens:,.6g} tokens by {factor!r:.40}: it must be positive, and "
                 f"neither it nor their product may be outside {_SMALLEST:.2g} to {_LARGEST:.2g}"
             )
+        factor = float(factor)  # such as a Fraction, which NumPy does not multiply by
         lags = [
             lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags
         ]
-        # the facts about the text that do not depend on its length
-        origin = {name: self.fitted_on.get(name) for name in ("sources", "tokenizer")}
-        unigram = self.unigram * float(factor)
+        origin = {fact: self.fitted_on.get(fact) for fact in TEXT_FACTS}
+        unigram = self.unigram * factor
         return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, storage=self._storage)
 
     # -- artifact ----------------------------------------------------------------------------------

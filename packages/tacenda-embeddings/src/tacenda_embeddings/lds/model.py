@@ -36,7 +36,7 @@ from tacenda_embeddings.lds import (
     symmetric_power,
 )
 from tacenda_embeddings.lds.em import Fit, Step
-from tacenda_embeddings.lds.lagged_counts import LaggedCounts
+from tacenda_embeddings.lds.lagged_counts import TEXT_FACTS, LaggedCounts
 from tacenda_embeddings.lds.smoother import (
     OPERATIONS,
     POSTERIOR_MEANS,
@@ -210,8 +210,8 @@ class LDS(Estimator):
         self.learned, self.history = FittedLDS.of_fit(fit), fit.history
         self._vocabulary = counts.vocabulary
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
-        facts = counts.fitted_on.keys() & {"max_vocabulary", "min_count", "sources", "tokenizer"}
-        self.fitted_on |= {fact: counts.fitted_on[fact] for fact in sorted(facts)}
+        facts = counts.fitted_on
+        self.fitted_on |= {fact: facts[fact] for fact in TEXT_FACTS if fact in facts}
         self.figures = [
             {
                 "measure": _GAIN,

@@ -38,7 +38,8 @@ def uses_numpy_blas() -> Callable[[Any], Any]:
 def use_numpy_blas(nlp: Any) -> Any:
     """Switch all layers of a pipeline, including disabled components, to NumPy's BLAS; return the pipeline.
 
-    Components added later are not switched. A saved pipeline is switched again when it is loaded only if its
+    Components and layers added later are not switched: call it again then. After labels were added, ``initialize``
+    gives a parser or an entity recognizer a new layer. A saved pipeline is switched again when it is loaded only if its
     configuration names the callback.
     """
     for _, component in nlp.components:
