@@ -12,7 +12,7 @@ before. With the hidden units summed out (eq 3.5),
     log P(w | context) = b_v_w + sum_j log(1 + exp(a_wj + b_tj)) - log Z_t.
 
 The products are computed for a few contexts at a time, so that the probabilities of all words stay in the cache of the
-processor. All arrays have the dtype of the parameters.
+processor. Arrays have the dtype of the parameters, and log-probabilities of single words are float64.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BoltzmannPredictor(Predictor):
 
     @property
     def n(self) -> int:
-        """The number of words that a prediction depends on."""
+        """The number of words in a window; a temporal model also depends on all words before the window."""
         return len(self.parameters.contexts)
 
     @cached_property
@@ -124,7 +124,7 @@ class BoltzmannPredictor(Predictor):
     def after(self, state: State, word: int) -> State:
         p, (words, data) = self.parameters, self._unpack(state)
         if len(p.transitions):
-            hidden = sigmoid(self.vectors([state])[0] + p.words[word] @ p.outputs)
+            hidden = sigmoid(self._compute_inputs([(words, data)])[0] + p.words[word] @ p.outputs)
             data = hidden.astype(np.float32).tobytes()
         return State(((*words, word)[-self.n :], data))
 
@@ -136,7 +136,10 @@ class BoltzmannPredictor(Predictor):
 
     def vectors(self, states: Sequence[State]) -> _Single:
         """Return b_t (states, hidden)."""
-        parts = [self._unpack(state) for state in states]
+        return self._compute_inputs([self._unpack(state) for state in states])
+
+    def _compute_inputs(self, parts: Sequence[tuple[tuple[int, ...], bytes]]) -> _Single:
+        """Return b_t (states, hidden) of states that are unpacked."""
         batch = Contexts.of_windows([window for window, _ in parts], self.n)
         earlier = None
         if len(self.parameters.transitions) and parts:

@@ -41,7 +41,7 @@ from tacenda_lm.streams import Contexts, Pieces, Stream, streams_of
 from tacenda_lm.training import StreamTrainer, smooth_counts, train
 
 _INITIAL_SUM = 1e-6  # of squares, in AdaGrad
-_FEATURE_DECAY = 1e-4  # weight decay of the feature vectors of the words of a step
+_FEATURE_DECAY = 1e-4  # weight decay of the feature vectors that a step has a gradient for
 _WEIGHT_DECAY = 1e-5  # of all other weights except biases
 _N_DRAWN = 10  # words drawn from the prediction for every context
 # per epoch; with fewer, the learning rate rises at once, which spoils a fit to a small text
@@ -108,8 +108,8 @@ class TemporalFRBMSettings(FRBMSettings):
     piece_words: int = options.count(
         10,
         "consecutive words of a step in each of batch_words / piece_words parts of the text, or in fewer parts if they "
-        'had less than 16 pieces; 1 in the thesis; with learning="likelihood", the gradient goes back to the beginning '
-        "of the piece",
+        'had fewer than 16 pieces; 1 in the thesis; with learning="likelihood", the gradient goes back to the '
+        "beginning of the piece",
         1 << 20,
     )
 
@@ -298,11 +298,12 @@ class BoltzmannTrainer(StreamTrainer):
     def climb(self, gradients: dict[str, Floats], tokens: int, learning_rate: float) -> None:
         """Move all parameters along gradients summed over so many words, and shrink them.
 
-        Weight decay adds -lambda w to the mean gradient of a word; of feature vectors only the step's words get it.
+        Weight decay adds -lambda w to the mean gradient of a word. A feature vector decays only if its gradient is not
+        zero: its word is in the step, or was drawn; by mean field, every vector decays in every step.
         """
         for name, gradient in gradients.items():
             slope = -gradient
-            # vectors of words that the step did not read do not change: rare words would decay more than they learn
+            # rare words, which most steps neither read nor draw, would decay more than they learn
             if name == "words":
                 touched = np.any(slope, axis=1, keepdims=True)
                 slope += _FEATURE_DECAY * tokens * touched * self.tables[name]
@@ -317,7 +318,7 @@ class BoltzmannTrainer(StreamTrainer):
 class TemporalTrainer(BoltzmannTrainer):
     """A temporal FRBM under training, in batches of `Pieces`.
 
-    There are batch_words / piece_words parts, or fewer if these had less than 16 pieces. The probabilities of the
+    There are batch_words / piece_words parts, or fewer if these had fewer than 16 pieces. The probabilities of the
     hidden units at the ends of the pieces are carried to the next step, and belong to the state.
     """
 
