@@ -86,6 +86,38 @@ def test_the_kit_finds_a_faulty_backend(operation, message):
         check_backend(backend_with(lagged_counts=operation))
 
 
+def divides_a_copy(X):
+    return backends.cpu.unit_rows(X.copy())
+
+
+def steps_on_copies(table, sums, rows, gradient, learning_rate, threads):
+    return backends.cpu.adagrad(table.copy(), sums.copy(), rows, gradient, learning_rate, threads)
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"), [("unit_rows", divides_a_copy), ("adagrad", steps_on_copies)]
+)
+def test_the_kit_finds_an_operation_that_leaves_alone_what_it_must_change(name, operation):
+    with pytest.raises(AssertionError, match=f"{name} writes other numbers into argument 0: "):
+        check_backend(backend_with(**{name: operation}), operation=name)
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("spoiled", [0, 1])
+def test_the_kit_watches_the_tensors_that_an_operation_is_given(spoiled):
+    torch_backend = backends.CUDA_BACKENDS["torch"]
+
+    def spoils_a_tensor(*arguments):
+        states = torch_backend.linear_recurrence(*arguments).clone()
+        arguments[spoiled].zero_()
+        return states
+
+    backend = backend_with(linear_recurrence=spoils_a_tensor)
+    message = f"linear_recurrence changes argument {spoiled}: "
+    with pytest.raises(AssertionError, match=message):
+        check_backend(backend, device="cpu:0", operation="linear_recurrence")
+
+
 def test_an_error_of_the_backend_says_for_which_input():
     with pytest.raises(IndexError) as caught:
         check_backend(backend_with(unit_rows=lambda X: [][0]))

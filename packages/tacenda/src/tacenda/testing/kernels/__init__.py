@@ -6,9 +6,9 @@
         check_backend(my_package.kernels)
 
 Every operation that the backend has is called through its public function, on the shapes that break kernels. Results
-are compared with the specification, the operation is called from several threads at once, and its inputs are watched.
-A backend may decline a shape with `UnsupportedShape`, but not all of them. For an operation of your own, say what to
-call it with:
+are compared with the specification, also those that are written into arguments, the operation is called from several
+threads at once, and its other inputs are watched. A backend may decline a shape with `UnsupportedShape`, but not all
+of them. For an operation of your own, say what to call it with:
 
     check_backend(my_package.kernels, samples={"my_operation": my_samples})
 
@@ -139,19 +139,23 @@ def _check_operation(
     alone = []
     for label, arguments in samples():
         before = copy.deepcopy(arguments)
-        alone.append(actual := _run(name, (label, arguments), device))
-        for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
+        given = _to_device(tuple(arguments), device)
+        alone.append(actual := _run(name, (label, given)))
+        for i, (now, then) in enumerate(zip(given, before, strict=True)):
             if i not in outputs:
                 _assert_same(now, then, f"{name} changes argument {i}: {label}")
         if actual is not None:
-            expected = _arrays(run_specification(public, *before))
+            expected = _arrays(run_specification(public, *before))  # it writes into its arguments
             _assert_close(actual, expected, f"{name}: {label}", rtol, atol)
+            for i in outputs.intersection(range(len(given))):
+                message = f"{name} writes other numbers into argument {i}: {label}"
+                _assert_close(_arrays(given[i]), _arrays(before[i]), message, rtol, atol)
     assert any(actual is not None for actual in alone), (
         f"{name} declines every input; leave it out of the backend"
     )
-    again = list(samples())
+    again = [(label, _to_device(tuple(arguments), device)) for label, arguments in samples()]
     with ThreadPoolExecutor(threads) as pool:
-        together = list(pool.map(lambda sample: _run(name, sample, device), again))
+        together = list(pool.map(lambda sample: _run(name, sample), again))
     for (label, _), first, second in zip(again, alone, together, strict=True):
         _assert_same(first, second, f"{name} differs between threads: {label}")
 
@@ -171,14 +175,12 @@ def _outputs(specification: Callable[..., Any]) -> set[int]:
     return {at for at, name in enumerate(names) if writes(hints.get(name))}
 
 
-def _run(name: str, sample: Sample, device: str) -> list[Any] | None:
+def _run(name: str, sample: Sample) -> list[Any] | None:
     """Return the arrays that a public function makes with this backend alone, or None where the backend declines."""
     label, arguments = sample
     try:
         with kernels.use(f"{_NAME}@{_OWNER}"):
-            return _arrays(
-                dispatch.OPERATIONS[name](*(_to_device(each, device) for each in arguments))
-            )
+            return _arrays(dispatch.OPERATIONS[name](*arguments))
     except kernels.UnsupportedShape:
         return None
     except Exception as error:
