@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -199,6 +200,48 @@ def test_other_declarations(name, array):
     found.sizes = np.array(5)
     with pytest.raises(ArtifactError, match=f"the array '{name}'"):
         Odd.from_arrays(arrays | {name: array})
+
+
+class Renamed(Arrays):
+    inner: Annotated[Noise, named("sound")] | None
+    other: Annotated[Noise | None, named("hum")] = None
+
+
+@pytest.mark.parametrize("saved", [["sound.d"], ["hum.d"], ["sound.d", "hum.d"], []], ids=str)
+def test_arrays_under_another_name_may_be_absent(saved):
+    arrays = {name: np.ones(3) for name in saved}
+    found = Renamed.from_arrays(arrays)
+    assert found.to_arrays() == arrays
+    assert (found.inner is not None, found.other is not None) == (
+        "sound.d" in saved,
+        "hum.d" in saved,
+    )
+
+
+class Bare(Arrays):
+    inner: Annotated[Noise, named("")] | None = None
+
+
+@pytest.mark.parametrize(
+    "use", [lambda: Bare(Noise(np.ones(3))).to_arrays(), lambda: Bare.from_arrays({})]
+)
+def test_arrays_without_a_prefix_that_may_be_absent_are_refused(use):
+    with pytest.raises(TypeError, match=r"Bare\.inner may be None, .*: leave out named"):
+        use()
+
+
+class Sized(Arrays):
+    words: Float32[Array, "types"]
+    noise: Noise
+    types: int = 7
+
+
+def test_a_field_is_filled_with_what_was_given_and_not_with_the_size_of_an_array():
+    arrays = {"words": np.ones(3, np.float32), "noise.d": np.ones(3)}
+    assert Sized.from_arrays(arrays).types == 7
+    assert Sized.from_arrays(arrays, types=3).types == 3
+    with pytest.raises(ArtifactError, match=r"'words' has shape \(3,\) and must have \(types=4"):
+        Sized.from_arrays(arrays, types=4)
 
 
 def test_further_constraints_of_probabilities_do_not_replace_their_sums():

@@ -23,14 +23,17 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     NamedTuple,
     Self,
+    Union,
     dataclass_transform,
     get_args,
+    get_origin,
     get_type_hints,
 )
 
@@ -330,7 +333,7 @@ class Arrays:
 
     A field may also be another subclass of `Arrays`, whose arrays are saved as "field.name", or as "name" if it is
     ``Annotated[Other, named("")]``; or anything else, which is neither saved nor moved. Fields declared ``| None`` may
-    be absent. A subclass overrides `check_saved` for what no annotation can refuse.
+    be absent, unless they are ``named("")``. A subclass overrides `check_saved` for what no annotation can refuse.
     """
 
     def __init_subclass__(cls, *, frozen: bool = True, **kwargs: Any) -> None:
@@ -362,7 +365,7 @@ class Arrays:
             In one sentence: which array is missing or wrong, and what was expected.
         """
         checks: list[Callable[[], None]] = []
-        instance = cls._take_fields(arrays, prefix, known, checks)
+        instance = cls._take_fields(arrays, prefix, known, dict(known), checks)
         # only now are the sizes of all dimensions known
         for check in checks:
             check()
@@ -373,10 +376,14 @@ class Arrays:
         cls,
         arrays: Mapping[str, NDArray[Any]],
         prefix: str,
-        known: Sizes,
+        known: Mapping[str, Any],
+        sizes: Sizes,
         checks: list[Callable[[], None]],
     ) -> Self:
-        """Make an object of arrays whose types and shapes are as declared; append the checks of their numbers."""
+        """Make an object of arrays whose types and shapes are as declared; append the checks of their numbers.
+
+        The sizes of their dimensions are added to ``sizes``; the other fields are taken from ``known``.
+        """
         values: dict[str, Any] = {}
         for name, key, spec, nested, optional in _fields(cls):
             full = prefix + key
@@ -384,10 +391,10 @@ class Arrays:
             if (spec or nested) and optional and not is_saved:
                 values[name] = None
             elif nested is not None:
-                values[name] = nested._take_fields(arrays, full, known, checks)
+                values[name] = nested._take_fields(arrays, full, known, sizes, checks)
             elif spec is not None:
-                values[name] = _find_array(arrays, full, spec, known)
-                checks.append(partial(_check_numbers, full, values[name], spec, known))
+                values[name] = _find_array(arrays, full, spec, sizes)
+                checks.append(partial(_check_numbers, full, values[name], spec, sizes))
             elif name in known:
                 values[name] = known[name]
         instance = cls(**values)
@@ -453,15 +460,25 @@ def _evaluate_fields(cls: type[Any]) -> tuple[_Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
     fields = []
     for name in (field.name for field in dataclasses.fields(cls)):
-        kinds = hints[name], *get_args(hints[name])
+        kinds = [hints[name]]
+        # the list grows, as `Annotated` may be in a union, and a union in `Annotated`
+        for kind in kinds:
+            if get_origin(kind) in (Annotated, Union, UnionType):
+                kinds += get_args(kind)
         spec, _ = spec_of(hints[name])
         classes = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Arrays)]
         nested = classes[0] if len(classes) == 1 else None
         marks = [kind.name for kind in kinds if isinstance(kind, named)]
         key = marks[0] if marks else spec.name if spec is not None and spec.name else name
+        optional = type(None) in kinds
+        if nested is not None and optional and not key:
+            raise TypeError(
+                f"{cls.__name__}.{name} may be None, so its arrays need a prefix that says whether they are saved: "
+                'leave out named("")'
+            )
         if nested is not None and key:
             key += "."
-        fields.append(_Field(name, key, spec, nested, type(None) in kinds))
+        fields.append(_Field(name, key, spec, nested, optional))
     return tuple(fields)
 
 
