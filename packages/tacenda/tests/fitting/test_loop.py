@@ -171,7 +171,11 @@ def test_divergence_goes_back_to(make, per_epoch, message, kept):
     ("make", "per_epoch", "message"),
     [
         (lambda: Walk(losses=[1.0, np.nan]), 5, "first epoch, so there is no model to keep"),
-        (lambda: Overflowing(2, losses=[1.0] * 2), 2, "no model to keep"),
+        (
+            lambda: Overflowing(2, losses=[1.0] * 2),
+            2,
+            "step 3, and no epoch left usable parameters, so there is no model to keep",
+        ),
     ],
     ids=["after no epoch", "of parameters that were finite at the start alone"],
 )
@@ -181,6 +185,14 @@ def test_a_divergence_that_leaves_no_model_is_raised_in_any_case(make, per_epoch
         fit(model, Steps(per_epoch), settings(on_divergence="return"))
     assert caught.value.history.stopped == "diverged"
     assert model.x == 0
+
+
+@pytest.mark.parametrize("on_divergence", ["raise", "return"])
+def test_a_divergence_is_raised_where_no_earlier_parameters_were_kept(on_divergence):
+    model = Walk([3.0, 2.0, 2.5], losses=[1.0] * 3 + [np.nan])
+    with pytest.raises(DivergenceError, match="step 4; the parameters before it were not kept"):
+        fit(model, Sweeps(), settings(on_divergence=on_divergence, restore_best=False))
+    assert model.x == 4
 
 
 def test_a_gradient_norm_that_is_not_finite_is_left_out_of_the_mean():
@@ -300,6 +312,79 @@ def test_ctrl_c_saves_a_checkpoint_though_its_message_cannot_be_written(tmp_path
     with pytest.raises(KeyboardInterrupt, match="after step 6"):
         fit(Interrupting(), Steps(2), settings(), FitRun(tmp_path, every_steps=100))
     assert (tmp_path / "checkpoint.json").exists()
+
+
+class Pressing(Walk):
+    """Ctrl-C comes once, at a moment of the epoch of a step; the criterion depends on the step alone."""
+
+    def __init__(self, moment=None, **options):
+        super().__init__([3.0, 1.0, 2.0, 4.0, 5.0, 6.0], **options)
+        self.moment = moment
+
+    def press(self, moment):
+        if self.moment == (moment, self.x):
+            self.moment = None
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def step(self, batch, learning_rate):
+        found = super().step(batch, learning_rate)
+        self.press("step")
+        return found
+
+    def evaluate(self):
+        self.press("evaluation")
+        return self.values[int(self.x) - 1]
+
+    def state(self):
+        self.press("save")
+        return super().state()
+
+
+class EndAfterThree(Callback):
+    def on_epoch_end(self, run):
+        run.model.press("callback")
+        return run.epoch == 3
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(
+    ("moment", "changes", "callbacks"),
+    [
+        (("evaluation", 4), {}, ()),
+        (("save", 4), {}, ()),
+        (("evaluation", 6), {}, ()),  # of the last epoch
+        (("save", 6), {}, ()),
+        (("evaluation", 4), {"patience": 2}, ()),  # which ends the fit
+        (("save", 4), {"patience": 2}, ()),  # the last one
+        (("callback", 3), {}, (EndAfterThree(),)),
+        (("evaluation", 6), {"evaluate_every": 0}, ()),  # the final one
+        (("evaluation", 6), {"evaluate_every": 4}, ()),
+    ],
+    ids=str,
+)
+def test_ctrl_c_after_the_last_step_of_an_epoch_is_raised_before_another_step(
+    moment, changes, callbacks, tmp_path
+):
+    model, run = Pressing(moment), FitRun(tmp_path, callbacks=callbacks)
+    with pytest.raises(KeyboardInterrupt, match=f"after step {moment[1]}; see "):
+        fit(model, Sweeps(), settings(**changes), run)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed, straight = Pressing(), Pressing()
+    history = fit(resumed, Sweeps(), settings(**changes), run)
+    whole = fit(straight, Sweeps(), settings(**changes), FitRun(callbacks=callbacks))
+    assert (history, resumed.x) == (whole, straight.x)
+    assert model.x == straight.x  # the best, which is not after the moment
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_before_a_divergence_that_ends_the_fit_with_a_warning_is_raised():
+    model = Pressing(("step", 4), losses=[1.0] * 3 + [np.nan])
+    with (
+        pytest.warns(RuntimeWarning, match="is kept: .* step 4"),
+        pytest.raises(KeyboardInterrupt, match="after step 4"),
+    ):
+        fit(model, Sweeps(), settings(on_divergence="return"))
+    assert model.x == 2
 
 
 def test_a_fit_in_a_thread_leaves_signals_alone():

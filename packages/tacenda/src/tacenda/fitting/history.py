@@ -102,24 +102,18 @@ class History:
 class DivergenceError(FittingError):
     """A loss or an evaluation is NaN or infinite.
 
-    The model holds the best parameters seen; with ``first``, the fit diverged in its first epoch and
-    there are none to keep. Process pools pickle the arguments and the attributes.
+    ``outcome`` is the part of the message that says whether the model holds earlier parameters. Process pools pickle
+    the arguments and the attributes.
     """
 
-    def __init__(
-        self, what: str, value: float, step: int, learning_rate: float, first: bool = False
-    ) -> None:
+    def __init__(self, what: str, value: float, step: int, learning_rate: float) -> None:
         super().__init__()
-        self.args = what, value, step, learning_rate, first
-        self.what, self.value, self.first = what, value, first
+        self.args = what, value, step, learning_rate
+        self.what, self.value = what, value
         self.step, self.learning_rate = step, learning_rate
         self.history: History | None = None
+        self.outcome = ""
         self.advice = f"use a lower learning rate than {learning_rate:g} or clip gradients"
 
     def __str__(self) -> str:
-        outcome = (
-            ", in the first epoch, so there is no model to keep"
-            if self.first
-            else "; the best parameters before it are kept"
-        )
-        return f"the {self.what} is {self.value} at step {self.step}{outcome}; {self.advice}"
+        return f"the {self.what} is {self.value} at step {self.step}{self.outcome}; {self.advice}"

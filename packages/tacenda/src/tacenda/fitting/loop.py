@@ -158,15 +158,15 @@ def fit(
     Raises
     ------
     DivergenceError
-        A loss or an evaluation is not finite. The model then holds the best parameters seen; see
-        ``FitSettings.on_divergence``.
+        A loss or an evaluation is not finite. With ``FitSettings.restore_best``, the model then holds the best
+        parameters seen; see ``FitSettings.on_divergence``.
     FittingError
         A checkpoint cannot be used or saved.
     ConfigurationError
         Patience without held-out data.
     KeyboardInterrupt
-        After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
-        second Ctrl-C raises it at once.
+        After Ctrl-C, once the step or the evaluation is done, a checkpoint saved and the best parameters
+        restored, also if that step was the last; a second Ctrl-C raises it at once.
     """
     loop = FitLoop(trainer, source, settings, run or FitRun())
     try:
@@ -232,10 +232,13 @@ class FitLoop:
             with _defer_interrupt(self._interrupted):
                 if not self._version and not history.steps:
                     self._keep()  # so that a fit that diverges in its first epoch leaves what it began with
-                reason = "interrupted" if self._interrupted.is_set() else history.stopped
+                reason = history.stopped
                 while not reason:
-                    more = history.epochs < self.settings.epochs
-                    reason = self._run_epoch() if more else "epochs"
+                    if self._interrupted.is_set():
+                        reason = "interrupted"
+                    else:
+                        more = history.epochs < self.settings.epochs
+                        reason = self._run_epoch() if more else "epochs"
                 self._flush()
                 stale = not history.evaluations or history.evaluations[-1].step != history.steps
                 if stale and history.steps and reason != "interrupted":
@@ -249,17 +252,28 @@ class FitLoop:
             if not isinstance(error, DivergenceError):
                 raise
             history.stopped, error.history = "diverged", history
-            # nothing has been learned that could be kept: no epoch was whole, or only the start was finite
-            error.first |= not history.epochs or (self._best is not None and self._version == 1)
-            if error.first or self.settings.on_divergence == "raise":
+            # the first version is a copy of what the fit began with
+            is_learned = self._version > 1
+            if history.best is None and history.epochs + (self._batch > 0) <= 1:
+                error.outcome = ", in the first epoch, so there is no model to keep"
+                is_learned = False
+            elif is_learned:
+                error.outcome = "; the best parameters before it are kept"
+            elif self.settings.restore_best:
+                error.outcome = (
+                    ", and no epoch left usable parameters, so there is no model to keep"
+                )
+            else:
+                error.outcome = "; the parameters before it were not kept"
+            if not is_learned or self.settings.on_divergence == "raise":
                 raise
             kept = f"training was stopped, and the best model so far is kept: {error}"
             warn(kept, RuntimeWarning)
-            return history
-        history.seconds = time.monotonic() - self._began
-        if history.best is not None and history.best.step != history.steps:
-            self._restore()
-        if reason == "interrupted":
+        else:
+            history.seconds = time.monotonic() - self._began
+            if history.best is not None and history.best.step != history.steps:
+                self._restore()
+        if self._interrupted.is_set():
             where = f"; see {self._run.checkpoints}" if self.recorder is not None else ""
             raise KeyboardInterrupt(f"the fit was interrupted after step {self.step}{where}")
         return history
@@ -304,7 +318,7 @@ class FitLoop:
         if history.best is None:
             self._keep()  # what is left after a divergence
         reason = (self._call("on_epoch_end") if self._run.callbacks else "") or reason
-        if not reason and self.recorder is not None:
+        if not reason and not self._interrupted.is_set() and self.recorder is not None:
             self._save(self.recorder)
         return reason
 
@@ -332,11 +346,10 @@ class FitLoop:
                     "give it held-out data, or patience=None"
                 )
             return ""
-        value, epoch = float(found), history.epochs + (self._batch > 0)
+        value = float(found)
         if not math.isfinite(value):
-            first = history.best is None and epoch <= 1  # no epoch before this one was kept
-            raise DivergenceError("evaluation", value, history.steps, self.learning_rate, first)
-        evaluation = Evaluation(history.steps, epoch, value)
+            raise DivergenceError("evaluation", value, history.steps, self.learning_rate)
+        evaluation = Evaluation(history.steps, history.epochs + (self._batch > 0), value)
         history.evaluations.append(evaluation)
         if history.best is None or value < history.best.value:
             history.best, self._waited = evaluation, 0

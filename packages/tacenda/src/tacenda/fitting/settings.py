@@ -117,7 +117,7 @@ class FitSettings:
         Convert losses to numbers, and look for NaN, every so many steps.
     on_divergence
         What to do after a loss or an evaluation that is not finite, once the best parameters are restored. ``"return"``
-        warns; in the first epoch and its evaluation, which leave nothing to keep, it raises too.
+        warns; it raises too where there are none, as in the first epoch and its evaluation or without ``restore_best``.
 
     Raises
     ------
