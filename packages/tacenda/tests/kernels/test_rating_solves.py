@@ -91,6 +91,29 @@ def test_what_cannot_be_solved_is_refused(problem, backend, change, message):
         rating_solves(**{**problem, **change})
 
 
+@pytest.mark.parametrize("reported", [True, False])
+def test_torch_refuses_nan_also_where_its_factorization_does_not_report_it(
+    problem, reported, monkeypatch
+):
+    """As on CUDA: https://github.com/pytorch/pytorch/issues/64818."""
+    torch = pytest.importorskip("torch")
+    solve = kernels.backends.CUDA_BACKENDS["torch"].rating_solves
+    factorize = torch.linalg.cholesky_ex
+
+    def factorize_silently(A):
+        L, info = factorize(A)
+        return L, info if reported else torch.zeros_like(info)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", factorize_silently)
+    table, means, values = (torch.tensor(problem[k]) for k in ("table", "means", "targets"))
+    targets = ratings.Targets(problem["offsets"], problem["ids"], values)
+    given = table, means, torch.tensor(problem["precision"])
+    assert solve(targets, *given, torch.ones(3), None, False).means.isfinite().all()
+    values[-1], table[2, 0] = torch.nan, torch.nan  # of rows 2, and 0 and 2
+    with pytest.raises(KernelError, match="system of row 0 is not positive definite"):
+        solve(targets, *given, torch.ones(3), None, False)
+
+
 @pytest.fixture
 def choices(problem):
     table = problem["table"]

@@ -36,7 +36,9 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
         y = scale * (means[u].double() @ precision)[:, :, None]
         y += weight * (Z.mT @ values[at][:, :, None]).double()
         L, info = torch.linalg.cholesky_ex(A)
-        failed.append(torch.where(info > 0, u, len(means)).min())
+        # on CUDA info is 0 for NaN: https://github.com/pytorch/pytorch/issues/64818
+        bad = (info > 0) | L.diagonal(dim1=-2, dim2=-1).isnan().any(-1)
+        failed.append(torch.where(bad, u, len(means)).min())
         y = torch.linalg.solve_triangular(L, y, upper=False)
         if noise is not None:
             y = torch.cat([y, y + noise[u].double()[:, :, None]], 2)
