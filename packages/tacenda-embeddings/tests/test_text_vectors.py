@@ -34,6 +34,11 @@ def test_cosines_of_words_are_those_of_their_rows():
     assert found.least == pytest.approx(0.5**0.5)
 
 
+def test_vectors_that_the_other_model_lost_have_cosine_0():
+    model, other = Table(a=[1, 0], b=[0, 2], c=[0, 0]), Table(a=[2, 0], b=[0, 0], c=[1, 0])
+    assert compare(model, other) == (0.5, 0.0, 2, "words")
+
+
 def test_a_word_without_a_vector_has_no_neighbours():
     model = Table(a=[1, 0], b=[0, 2])
     assert nearest_words(model, "a", 5) == [("b", 0.0)]

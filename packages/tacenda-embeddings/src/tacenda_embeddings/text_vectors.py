@@ -147,8 +147,8 @@ def compare(
 ) -> Cosines:
     """Compare the vectors of two forms of a model on a text or, if it is None, on single words.
 
-    Tokens without a vector, such as words without a known morpheme, are not counted. Raises CorpusError if
-    the file cannot be read, and DataError if it has no vectors.
+    Tokens to which ``model`` gives no vector, such as words without a known morpheme, are not counted; a vector that
+    ``other`` lost has cosine 0. Raises CorpusError if the file cannot be read, and DataError if it has no vectors.
     """
     if text is None:
         pairs = (
@@ -161,7 +161,8 @@ def compare(
     total, least, n = 0.0, 1.0, 0
     for first, second in pairs:
         lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-        cosines = np.einsum("ij,ij->i", first, second)[lengths > 0] / lengths[lengths > 0]
+        cosines = np.einsum("ij,ij->i", first, second) / np.where(lengths == 0, 1, lengths)
+        cosines = cosines[first.any(axis=1)]
         total += float(cosines.sum(dtype=np.float64))
         n += len(cosines)
         least = min(least, float(cosines.min(initial=1.0)))
