@@ -33,6 +33,12 @@ COUNTS = np.bincount(IDS)
 LEXICON = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
 
 
+def test_new_parameters_leave_the_random_numbers_of_torch_alone():
+    before = torch.random.get_rng_state()
+    draw_network(VLHMMSettings(n_classes=3, states_per_class=4, width=8), LEXICON, COUNTS)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 @pytest.mark.parametrize("held_out", [False, True])
 def test_a_fit_has_the_epochs_that_were_planned_and_the_most_with_held_out_text(held_out):
     settings = {**SMALL, "epochs": None, "patience": 100}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.nn.utils import skip_init
 
 from tacenda.kernels import hidden_markov as hmm
 from tacenda_lm.hidden_markov.parameters import Features, Flat, Free, Learned, Lexicon, TwoLevel
@@ -37,7 +38,8 @@ class Residual(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+        # without initial values, which torch would draw from the generator of the whole process
+        self.first, self.second = (skip_init(nn.Linear, width, width) for _ in range(2))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -139,7 +141,7 @@ class Network(nn.Module):
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
         """Return the learned parameters of all states, as probabilities and vectors."""
-        outputs = self(None)
+        outputs = self()
         given = outputs.words, outputs.word_bias, outputs.emitting
         words, word_bias, emitting = (part.numpy() for part in given)
         emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
@@ -227,7 +229,7 @@ class Tabular(nn.Module):
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
         """Return the learned probabilities of all states."""
-        outputs = self(None)
+        outputs = self()
         log_blocks = self.log_blocks(outputs.kept, *np.divmod(self.keys, self.classes))
         return Free(
             outputs.log_emissions.exp().numpy(),
