@@ -220,6 +220,13 @@ def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwar
     model.perplexity(known)
     (said,) = [str(each.message) for each in recwarn]
     assert "of the known words is inf, worse than any guess" in said
+    monkeypatch.setattr(model, "score_corpus", lambda ids, offsets: np.full(len(ids), np.nan))
+    damaged = copy.copy(model)
+    damaged.fitted_on = {**model.fitted_on, "n_tokens": 0}
+    recwarn.clear()
+    damaged.perplexity(known * 50)
+    assert "of the known words is nan, worse than any guess" in str(recwarn.pop().message)
+    assert math.isnan(damaged.perplexity([]))
     table = np.full(len(model.vocabulary), -1.0)
     table[model.vocabulary.unknown_id] = -230.0  # as a file without <unk> gives it
     monkeypatch.setattr(model, "score_corpus", lambda ids, offsets: table[ids])
@@ -332,6 +339,14 @@ def test_an_impossible_text_has_infinite_perplexity():
     assert found.without_oov == pytest.approx(math.exp(2))
     assert found.without_oov_and_eos == pytest.approx(math.exp(2))
     assert found.ppl1 == pytest.approx(math.exp(3))
+
+
+def test_a_perplexity_is_made_from_its_attributes_only():
+    parts = dict.fromkeys(("log_prob_known", "log_prob_oov", "log_prob_eos"), -1.0)
+    counts = {"n_sentences": 1, "n_words": 2, "n_oov": 1}
+    assert Perplexity(**parts, **counts, context="stream").context == "stream"
+    with pytest.raises(TypeError, match="not made from 'contxt'"):
+        Perplexity(**parts, **counts, contxt="stream")
 
 
 def test_another_vocabulary_and_a_context_of_another_name_are_refused(model):

@@ -69,6 +69,9 @@ class Perplexity(float):
 
         ``n_characters`` and ``log_prob_spelling`` can be left to a function ``_spell``, which computes them on request.
         """
+        unknown = sums.keys() - _ATTRIBUTES
+        if unknown:
+            raise TypeError(f"a Perplexity is not made from {min(unknown)!r}")
         log_prob = sums["log_prob_known"] + sums["log_prob_oov"] + sums["log_prob_eos"]
         n_tokens = sums["n_words"] + sums["n_sentences"]
         self = super().__new__(cls, _compute_perplexity(log_prob, n_tokens))
@@ -233,7 +236,10 @@ class Perplexity(float):
         return f"{protocol}; {_CONTEXTS[self.context]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all measures as JSON values, for a model card; NaN and infinity become None."""
+        """Return measures as JSON values, for a model card; NaN and infinity become None.
+
+        `oov_rate`, `bits_per_token` and the three parts of `log_prob` are left out; they follow from the others.
+        """
         perplexities = ("value", "without_oov", "without_eos", "without_oov_and_eos", "ppl1")
         sums = ("bits_per_character", "log_prob", "log_prob_spelling")
         counts = ("n_tokens", "n_sentences", "n_words", "n_oov", "n_characters")
@@ -253,13 +259,17 @@ class Perplexity(float):
         return partial(type(self), **sums | spelled), ()
 
 
+_ATTRIBUTES = {*Perplexity.__annotations__, "n_characters", "log_prob_spelling"}
+
+
 def warn_of_misfit(model: Any, found: Perplexity, split: object) -> None:
     """Warn once of a perplexity worse than any guess, and once of far more unknown words than in the training text.
 
     ``split`` is the tokenizer that split the text, None for a text that was given as tokens.
     """
     # not of all words, because an ARPA file may give <unk> any probability
-    if found.without_oov > _IMPLAUSIBLE_PERPLEXITY:
+    is_plausible = found.without_oov <= _IMPLAUSIBLE_PERPLEXITY  # which NaN is not
+    if found.n_tokens > found.n_oov and not is_plausible:
         warn(
             f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
             f"of this {type(model).__name__} are damaged, or its fit diverged; fit it again",
@@ -267,7 +277,7 @@ def warn_of_misfit(model: Any, found: Perplexity, split: object) -> None:
         )
     if found.n_words < _MIN_WORDS_TO_WARN:
         return
-    expected = model.fitted_on.get("n_unknown", 0) / model.fitted_on.get("n_tokens", 1)
+    expected = model.fitted_on.get("n_unknown", 0) / (model.fitted_on.get("n_tokens") or 1)
     tokenizers = find_recorded_tokenizers(model) - {ASCII_WHITESPACE}
     recorded = {name for name in tokenizers if not is_own(name)}
     is_split_alike = split is None or not recorded or split in recorded
