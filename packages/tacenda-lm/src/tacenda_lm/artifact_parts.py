@@ -34,7 +34,7 @@ class Part(Arrays):
     def take_from(cls, artifact: Artifact) -> tuple[Self | None, Artifact]:
         """Return the part in the artifact of a model, if it has one, and the artifact without it.
 
-        Raises ArtifactError if it is damaged.
+        Raises ArtifactError if an array of the part is missing or not as declared, or its fact cannot be read.
         """
         name, about = cls.part_name, artifact.fitted_on.get(cls.part_name)
         if about is None:

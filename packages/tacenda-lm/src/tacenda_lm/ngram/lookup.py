@@ -181,8 +181,9 @@ def sequence_scores(data, shape, ids, offsets, context, out, matched):
     """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
     ``context`` has the words before every sequence, at most order - 1. Return -1, or the place of the first id that is
-    no word, where scoring stops. Scores are those of `next_word`, but many words are looked up in one order before the
-    next: they do not depend on each other, so the processor fetches memory for several at the same time.
+    no word; then only the blocks of words before that of this id are written. Scores are those of `next_word`, but many
+    words, a block, are looked up in one order before the next: they do not depend on each other, so the processor
+    fetches memory for several at the same time.
     """
     order, n_types = len(shape), shape[0, SIZE]
     at_once = max(min(_WORDS_AT_ONCE, len(out)), 1)

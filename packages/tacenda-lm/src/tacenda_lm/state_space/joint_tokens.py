@@ -44,7 +44,7 @@ class JointTokens(Arrays):
 
     @property
     def longest(self) -> int:
-        """The number of tokens of the longest runs, 0 without runs."""
+        """The number of tokens of the longest runs that were looked for, even if none were found; 0 without lengths."""
         return len(self.keys) + 1 if self.keys else 0
 
     @classmethod

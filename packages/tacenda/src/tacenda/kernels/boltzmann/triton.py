@@ -9,8 +9,8 @@ The sparse products are those of `tacenda.kernels.shared.triton`, whose sums hav
 integers. A step of a case depends on its own random numbers alone, so a fit is that of the CPU until a number falls
 between two roundings of a probability.
 
-Tensors are torch's; ids, levels and offsets may be arrays on the host. Memory besides the gradients: 60 bytes and 4 K
-for each rating of the cases, and 16 for each of their hidden units. Works under Triton's interpreter.
+Tensors are torch's; ids, levels and offsets may be arrays on the host. Memory besides the gradients, at most:
+144 + 4 K bytes for each rating of the cases, and 24 for each of their hidden units. Works under Triton's interpreter.
 """
 
 from typing import Any, NamedTuple
