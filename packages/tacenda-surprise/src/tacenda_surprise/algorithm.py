@@ -833,8 +833,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         ratings
-            Pairs (raw item id, rating), one for each item. For an algorithm that takes no ratings, the raw ids of the
-            items.
+            Pairs (raw item id, rating); if an item occurs twice, the last rating counts. For an algorithm that takes no
+            ratings, the raw ids of the items.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
             learn from them. Items that nobody has rated cause a warning and are ignored.
@@ -842,8 +842,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             Raw id for the user, which ``predict``, ``test`` and ``top_n`` then accept.
 
         Raises ConfigurationError if ``uid`` is a user of the trainset, or ``ratings`` are not pairs of items and
-        ratings or repeat an item; DataError for a rating that is not a number or is off the scale, for a missing id,
-        and if no item is known.
+        ratings; DataError for a rating that is not a number or is off the scale, for a missing id, and if no item is
+        known.
         """
         self._require_fitted()
         check_ids([] if uid is None else [uid], "user")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -150,24 +149,17 @@ def _as_float(value: object) -> float | None:
 
 
 def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Read the ratings of one user, by raw item id.
+    """Read the ratings of one user, by raw item id; of an item that is repeated, the last rating.
 
-    Raises ConfigurationError for anything but pairs, and for an item that is repeated.
+    Raises ConfigurationError for anything but pairs.
     """
     try:
-        if hasattr(ratings, "keys"):  # as a Series has, which is no Mapping
-            return dict(ratings)
-        pairs = [(item, value) for item, value in ratings]
-        by_item = dict(pairs)
+        return dict(ratings)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
             f"ratings is {reprlib.repr(ratings)}; give the items with their ratings, as {{item: rating}} or "
             "[(item, rating)], and items without ratings as rated=[item]"
         ) from error
-    if len(by_item) < len(pairs):
-        ((repeated, _),) = Counter(item for item, _ in pairs).most_common(1)
-        raise ConfigurationError(f"item {repeated!r} is repeated; give one rating for every item")
-    return by_item
 
 
 class Given(NamedTuple):
