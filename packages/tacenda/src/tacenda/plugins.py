@@ -121,7 +121,7 @@ def version_of(distribution: str) -> str:
     """Return the version of an installed distribution; "" if it is not installed or its metadata have no version."""
     try:
         return importlib.metadata.version(distribution) or ""
-    except (importlib.metadata.PackageNotFoundError, ValueError):
+    except (importlib.metadata.PackageNotFoundError, KeyError, ValueError):
         return ""
 
 
