@@ -356,7 +356,7 @@ class EndAfterThree(Callback):
         (("save", 6), {}, ()),
         (("evaluation", 4), {"patience": 2}, ()),  # which ends the fit
         (("save", 4), {"patience": 2}, ()),  # the last one
-        (("callback", 3), {}, (EndAfterThree(),)),
+        (("callback", 3), {}, (EndAfterThree,)),
         (("evaluation", 6), {"evaluate_every": 0}, ()),  # the final one
         (("evaluation", 6), {"evaluate_every": 4}, ()),
     ],
@@ -365,6 +365,7 @@ class EndAfterThree(Callback):
 def test_ctrl_c_after_the_last_step_of_an_epoch_is_raised_before_another_step(
     moment, changes, callbacks, tmp_path
 ):
+    callbacks = tuple(make() for make in callbacks)
     model, run = Pressing(moment), FitRun(tmp_path, callbacks=callbacks)
     with pytest.raises(KeyboardInterrupt, match=f"after step {moment[1]}; see "):
         fit(model, Sweeps(), settings(**changes), run)
