@@ -95,9 +95,8 @@ class DocScores(NamedTuple):
     def sum_words(self, words: slice) -> float:
         """Return the natural log-probability of a range of words, unknown ones with their share of their class."""
         log_prob, share = self.log_prob, self.share
-        if (
-            words.stop - words.start == 1
-        ):  # the common case, in which items are much faster than sums
+        # the common case, in which items are much faster than sums
+        if words.stop - words.start == 1:
             i = words.start
             return log_prob.item(i) + (0.0 if share is None else share.item(i))
         return float((log_prob[words] if share is None else log_prob[words] + share[words]).sum())

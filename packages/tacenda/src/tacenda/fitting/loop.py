@@ -446,9 +446,8 @@ def _defer_interrupt(requested: threading.Event) -> Iterator[None]:
         if requested.is_set():
             raise KeyboardInterrupt
         requested.set()
-        with suppress(
-            OSError, RuntimeError, ValueError
-        ):  # it is closed or full, or was just being written to
+        # standard error may be closed or full, or was just being written to
+        with suppress(OSError, RuntimeError, ValueError):
             print("\nstopping after this step (Ctrl-C again: at once)", file=sys.stderr)
 
     main = threading.current_thread() is threading.main_thread()
