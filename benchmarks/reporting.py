@@ -282,9 +282,8 @@ def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def peak() -> int:
     """Return the most bytes that were resident in this process so far."""
     status = Path("/proc/self/status")
-    if (
-        status.exists()
-    ):  # where `ru_maxrss` begins with the peak of the process that started this one
+    # `ru_maxrss` begins with the peak of the process that started this one
+    if status.exists():
         lines = status.read_text(encoding="utf-8").splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     unit = 1 if sys.platform == "darwin" else 1024

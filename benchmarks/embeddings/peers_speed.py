@@ -98,9 +98,8 @@ def picture(rows: list[Row]) -> None:
             place = speeds.get(name, speeds[pipelines.DEFAULT]), accuracies[name]
             ours = "SumEmbed" in name or "LDS" in name
             axes.plot(*place, "o", ms=8, color="#c2410c" if ours else "#475569")
-            left = (
-                name != FROZEN and place[0] < speeds[pipelines.DEFAULT]
-            )  # or labels would overlap
+            # or labels would overlap
+            left = name != FROZEN and place[0] < speeds[pipelines.DEFAULT]
             side, align = (-8, "right") if left else (8, "left")
             axes.annotate(
                 label, place, xytext=(side, -4), textcoords="offset points", ha=align, fontsize=10
